@@ -1,0 +1,80 @@
+//! The contract between a provider and its callers, the C face and the Rust facade.
+//!
+//! Objects are shared with `Arc`; `E` is one provider's endpoint at one threading level, so a call
+//! from a table entry runs monomorphised code. Data calls are HOT, everything else SETUP.
+
+use std::sync::Arc;
+
+use crate::{
+    Result,
+    attr::Info,
+    av::Av,
+    completion::{Counter, Cq},
+    domain::Domain,
+    eq::EventQueue,
+    flags::Flags,
+    lock::Lock,
+    op::{AtomicOp, RecvOp, RmaOp, SendOp},
+};
+
+/// An endpoint of one provider.
+///
+/// Every operation that a data call accepts (`Ok`) completes exactly once: an entry or a count on
+/// success, always an error entry on failure. `Err(EAGAIN)` means that nothing was accepted and
+/// that progress of this process can free the resource.
+pub trait Endpoint: Sized + Send + Sync + 'static {
+    /// How this endpoint and the queues bound to it are guarded.
+    type Lock: Lock;
+
+    /// Opens an endpoint that is not yet enabled. `context` is the application's.
+    fn open(domain: &Arc<Domain>, info: &Info, context: usize) -> Result<Arc<Self>>;
+
+    /// Binds the address vector; a second one is `EINVAL`.
+    fn bind_av(self: &Arc<Self>, av: &Arc<Av>) -> Result<()>;
+    /// Binds a completion queue for the directions in `flags` (SEND, RECV, SELECTIVE_COMPLETION;
+    /// others `EBADFLAGS`); a second one for a direction is `EINVAL`.
+    fn bind_cq(self: &Arc<Self>, cq: &Arc<Cq<Self>>, flags: Flags) -> Result<()>;
+    /// Binds a counter for SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE (others `EBADFLAGS`).
+    fn bind_counter(self: &Arc<Self>, counter: &Arc<Counter<Self>>, flags: Flags) -> Result<()>;
+    /// Binds an event queue.
+    fn bind_eq(self: &Arc<Self>, eq: &Arc<EventQueue>) -> Result<()>;
+    /// Starts the endpoint; missing objects are `ENOAV`, `ENOCQ`. Enabling twice is harmless.
+    fn enable(self: &Arc<Self>) -> Result<()>;
+    /// Ends the endpoint: outstanding operations are dropped, queues and address vector released.
+    /// Buffers may be reused when this returns.
+    fn close(self: &Arc<Self>);
+
+    /// The local address in the endpoint's format, as `fi_getname` returns it.
+    fn name(&self) -> Result<Vec<u8>>;
+    /// Takes another local address, before enabling.
+    fn set_name(&self, name: &[u8]) -> Result<()>;
+    /// Reads `FI_OPT_ENDPOINT` option `name`, as the bytes of its C type.
+    fn option(&self, name: i32) -> Result<Vec<u8>>;
+    /// Sets an option from the bytes of its C type; unknown or read-only is `ENOPROTOOPT`.
+    fn set_option(&self, name: i32, value: &[u8]) -> Result<()>;
+    /// Flags of transmit calls that carry none (`tx_attr.op_flags`).
+    fn tx_op_flags(&self) -> Flags;
+    /// Flags of receive calls that carry none (`rx_attr.op_flags`).
+    fn rx_op_flags(&self) -> Flags;
+    /// Largest payload of atomic operations in bytes.
+    fn atomic_limit(&self) -> usize;
+
+    /// Posts a send.
+    fn send(&self, op: &SendOp<'_>) -> Result<()>;
+    /// Posts a receive, or peeks, claims, discards as the flags say.
+    fn recv(&self, op: &RecvOp<'_>) -> Result<()>;
+    /// Posts a read or write.
+    fn rma(&self, op: &RmaOp<'_>) -> Result<()>;
+    /// Posts an atomic operation.
+    fn atomic(&self, op: &AtomicOp<'_>) -> Result<()>;
+    /// Cancels the operation with this context, if it is still waiting; `Ok` either way.
+    fn cancel(&self, context: usize) -> Result<()>;
+
+    /// Moves everything forward that can move without waiting.
+    fn progress(&self);
+    /// A descriptor that turns readable when [`Endpoint::arm`] has been called and something
+    /// happened since; stable for the endpoint's life. Opens it on first use.
+    fn wait_fd(&self) -> Result<i32>;
+    /// Asks peers to ring. `Ok(false)`: something is ready already, do not sleep.
+    fn arm(&self) -> Result<bool>;
+}
