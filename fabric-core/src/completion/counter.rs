@@ -1,0 +1,255 @@
+//! HOT. Counters (`fi_cntr(3)`): a value of successes, a value of errors, and waiting for them.
+
+use std::{
+    fmt,
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::ProgressSet;
+use crate::{
+    Errno, Result,
+    api::Endpoint,
+    attr::{CntrEvents, WaitObj},
+    sync::{AtomicBool, AtomicU64, Ordering, fence},
+    wait::{Deadline, Signal, WaitSet, sleep_on},
+};
+
+/// What `fi_cntr_open` takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CounterAttr {
+    /// What to count.
+    pub events: CntrEvents,
+    /// What to sleep on.
+    pub wait_obj: WaitObj,
+}
+
+/// The two values of a counter, as endpoints and regions bump them.
+#[derive(Debug)]
+pub struct CounterValue {
+    success: AtomicU64,
+    error: AtomicU64,
+    bytes: bool,
+    armed: AtomicBool,
+    signal: Option<Signal>,
+}
+
+impl CounterValue {
+    /// Counts one success of `bytes` bytes.
+    #[inline]
+    pub fn count(&self, bytes: u64) {
+        // Release: pairs with the acquire load in `read`, so that a reader of the count sees the
+        // data that it counts.
+        self.success.fetch_add(if self.bytes { bytes } else { 1 }, Ordering::Release);
+        self.ring();
+    }
+
+    /// Counts one failure.
+    #[cold]
+    pub fn count_error(&self) {
+        self.error.fetch_add(1, Ordering::Release);
+        self.ring();
+    }
+
+    #[inline]
+    fn ring(&self) {
+        if let Some(signal) = &self.signal {
+            // Pairs with the fence in `arm`.
+            fence(Ordering::SeqCst);
+            if self.armed.load(Ordering::Relaxed) && self.armed.swap(false, Ordering::Relaxed) {
+                signal.set();
+            }
+        }
+    }
+
+    fn arm(&self) {
+        if let Some(signal) = &self.signal {
+            signal.clear();
+        }
+        self.armed.store(true, Ordering::Relaxed);
+        // Pairs with the fence in `ring`: the caller reads the values after this.
+        fence(Ordering::SeqCst);
+    }
+
+    fn success(&self) -> u64 {
+        self.success.load(Ordering::Acquire)
+    }
+
+    fn error(&self) -> u64 {
+        self.error.load(Ordering::Acquire)
+    }
+}
+
+/// A counter and the endpoints that feed it.
+pub struct Counter<E: Endpoint> {
+    value: Arc<CounterValue>,
+    endpoints: ProgressSet<E>,
+    attr: CounterAttr,
+    wait: Option<WaitSet>,
+    /// The values that the application read last: whoever goes to sleep has seen these.
+    seen: (AtomicU64, AtomicU64),
+}
+
+impl<E: Endpoint> fmt::Debug for Counter<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counter").field("value", &self.value).finish_non_exhaustive()
+    }
+}
+
+/// Without a descriptor a wait looks again after this long.
+const NAP: Duration = Duration::from_micros(200);
+
+impl<E: Endpoint> Counter<E> {
+    /// Opens a counter at zero. Wait sets and mutex-condition pairs are `EINVAL`.
+    pub fn open(attr: &CounterAttr) -> Result<Arc<Self>> {
+        let (signal, wait) = match attr.wait_obj {
+            WaitObj::None | WaitObj::Yield => (None, None),
+            WaitObj::Unspec | WaitObj::Fd | WaitObj::PollFd => {
+                let (signal, wait) = (Signal::new()?, WaitSet::new()?);
+                wait.add(signal.as_fd(), 0)?;
+                (Some(signal), Some(wait))
+            }
+            WaitObj::Set | WaitObj::MutexCond => return Err(Errno::EINVAL),
+        };
+        let value = CounterValue {
+            success: AtomicU64::new(0),
+            error: AtomicU64::new(0),
+            bytes: attr.events == CntrEvents::Bytes,
+            armed: AtomicBool::new(false),
+            signal,
+        };
+        Ok(Arc::new(Self {
+            value: Arc::new(value),
+            endpoints: ProgressSet::default(),
+            attr: *attr,
+            wait,
+            seen: (AtomicU64::new(0), AtomicU64::new(0)),
+        }))
+    }
+
+    /// What endpoints and regions bump.
+    pub fn value(&self) -> &Arc<CounterValue> {
+        &self.value
+    }
+
+    /// What the counter was opened with.
+    pub fn attr(&self) -> &CounterAttr {
+        &self.attr
+    }
+
+    /// Adds an endpoint that counts here.
+    pub fn attach(&self, endpoint: &Arc<E>) -> Result<()> {
+        if let Some(wait) = &self.wait {
+            // SAFETY: the endpoint's descriptor lives as long as it does, and it is detached
+            // before it ends.
+            wait.add(unsafe { BorrowedFd::borrow_raw(endpoint.wait_fd()?) }, 1)?;
+        }
+        self.endpoints.add(endpoint);
+        Ok(())
+    }
+
+    /// Removes an endpoint.
+    pub fn detach(&self, endpoint: &Arc<E>) {
+        if let (Some(wait), Ok(fd)) = (&self.wait, endpoint.wait_fd()) {
+            // SAFETY: as in `attach`.
+            wait.remove(unsafe { BorrowedFd::borrow_raw(fd) });
+        }
+        self.endpoints.remove(endpoint);
+    }
+
+    /// Whether something still counts here.
+    pub fn in_use(&self) -> bool {
+        !self.endpoints.is_empty() || Arc::strong_count(&self.value) > 1
+    }
+
+    /// Drives progress and reads the successes.
+    #[inline]
+    pub fn read(&self) -> u64 {
+        self.endpoints.progress();
+        let value = self.value.success();
+        self.seen.0.store(value, Ordering::Relaxed);
+        value
+    }
+
+    /// Drives progress and reads the errors.
+    pub fn read_error(&self) -> u64 {
+        self.endpoints.progress();
+        let value = self.value.error();
+        self.seen.1.store(value, Ordering::Relaxed);
+        value
+    }
+
+    /// Adds to the successes.
+    pub fn add(&self, n: u64) {
+        self.value.success.fetch_add(n, Ordering::Release);
+        self.value.ring();
+    }
+
+    /// Adds to the errors.
+    pub fn add_error(&self, n: u64) {
+        self.value.error.fetch_add(n, Ordering::Release);
+        self.value.ring();
+    }
+
+    /// Sets the successes.
+    pub fn set(&self, n: u64) {
+        self.value.success.store(n, Ordering::Release);
+        self.value.ring();
+    }
+
+    /// Sets the errors.
+    pub fn set_error(&self, n: u64) {
+        self.value.error.store(n, Ordering::Release);
+        self.value.ring();
+    }
+
+    /// Waits until the successes reach `threshold`: `EAVAIL` when the errors change meanwhile,
+    /// `ETIMEDOUT` after `timeout` milliseconds (negative: never).
+    pub fn wait(&self, threshold: u64, timeout: i32) -> Result<()> {
+        let deadline = Deadline::from_millis(timeout);
+        let errors = self.value.error();
+        loop {
+            self.endpoints.progress();
+            if self.value.success() >= threshold {
+                return Ok(());
+            }
+            if self.value.error() != errors {
+                return Err(Errno::EAVAIL);
+            }
+            if deadline.passed() {
+                return Err(Errno::ETIMEDOUT);
+            }
+            let Some(wait) = &self.wait else {
+                std::thread::sleep(deadline.left().map_or(NAP, |left| left.min(NAP)));
+                continue;
+            };
+            self.value.arm();
+            let quiet = self.value.success() < threshold && self.value.error() == errors;
+            if quiet && self.endpoints.arm()? {
+                match sleep_on(wait.as_fd(), deadline) {
+                    Ok(()) | Err(Errno::EAGAIN) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+    }
+
+    /// Prepares for sleeping on the descriptor (`fi_trywait`): `false` when a value has changed since
+    /// the application read it, or something is about to change it.
+    pub fn try_wait(&self) -> Result<bool> {
+        self.endpoints.progress();
+        self.value.arm();
+        let unseen = self.value.success() != self.seen.0.load(Ordering::Relaxed)
+            || self.value.error() != self.seen.1.load(Ordering::Relaxed);
+        Ok(!unseen && self.endpoints.arm()?)
+    }
+
+    /// The descriptor to poll, `ENODATA` for a counter without one.
+    pub fn wait_fd(&self) -> Result<i32> {
+        match (&self.wait, self.attr.wait_obj) {
+            (Some(wait), WaitObj::Fd | WaitObj::PollFd) => Ok(wait.raw()),
+            _ => Err(Errno::ENODATA),
+        }
+    }
+}

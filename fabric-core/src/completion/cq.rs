@@ -1,0 +1,179 @@
+//! Completion queues as applications open, read and sleep on them (`fi_cq(3)`).
+
+use std::{
+    fmt,
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{CompletionQueue, CqError, EntryBuf, ProgressSet};
+use crate::{
+    Errno, Result,
+    api::Endpoint,
+    attr::{CqFormat, WaitObj},
+    sync::{AtomicBool, Ordering},
+    wait::{Deadline, Signal, WaitSet, sleep_on},
+};
+
+/// What `fi_cq_open` takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CqAttr {
+    /// Entries to keep room for; zero means the default.
+    pub size: usize,
+    /// Entry format; unspecified acts as `Context`.
+    pub format: CqFormat,
+    /// What to sleep on.
+    pub wait_obj: WaitObj,
+}
+
+/// Entries read, or why none were.
+pub type Read = Result<usize>;
+
+/// A completion queue and the endpoints that feed it.
+pub struct Cq<E: Endpoint> {
+    queue: Arc<CompletionQueue<E::Lock>>,
+    endpoints: ProgressSet<E>,
+    attr: CqAttr,
+    wait: Option<WaitSet>,
+    /// `fi_cq_signal` was called and no sleeper has taken notice yet.
+    signalled: AtomicBool,
+}
+
+impl<E: Endpoint> fmt::Debug for Cq<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cq").field("attr", &self.attr).finish_non_exhaustive()
+    }
+}
+
+const DEFAULT_SIZE: usize = 1024;
+
+/// Without a wait object a blocking read looks again after this long.
+const NAP: Duration = Duration::from_micros(500);
+
+impl<E: Endpoint> Cq<E> {
+    /// Opens a queue. Wait sets and mutex-condition pairs are `EINVAL`, as they are retired.
+    pub fn open(attr: &CqAttr) -> Result<Arc<Self>> {
+        let mut attr = *attr;
+        if attr.format == CqFormat::Unspec {
+            attr.format = CqFormat::Context;
+        }
+        if attr.size == 0 {
+            attr.size = DEFAULT_SIZE;
+        }
+        let (signal, wait) = match attr.wait_obj {
+            WaitObj::None | WaitObj::Yield => (None, None),
+            WaitObj::Unspec | WaitObj::Fd | WaitObj::PollFd => {
+                let (signal, wait) = (Signal::new()?, WaitSet::new()?);
+                wait.add(signal.as_fd(), 0)?;
+                (Some(signal), Some(wait))
+            }
+            WaitObj::Set | WaitObj::MutexCond => return Err(Errno::EINVAL),
+        };
+        Ok(Arc::new(Self {
+            queue: Arc::new(CompletionQueue::new(attr.size, signal)),
+            endpoints: ProgressSet::default(),
+            attr,
+            wait,
+            signalled: AtomicBool::new(false),
+        }))
+    }
+
+    /// Where endpoints put completions.
+    pub fn queue(&self) -> &Arc<CompletionQueue<E::Lock>> {
+        &self.queue
+    }
+
+    /// What the queue was opened with, defaults filled in.
+    pub fn attr(&self) -> &CqAttr {
+        &self.attr
+    }
+
+    /// Adds an endpoint that reports here.
+    pub fn attach(&self, endpoint: &Arc<E>) -> Result<()> {
+        if let Some(wait) = &self.wait {
+            // SAFETY: the endpoint keeps its wait descriptor open as long as it lives, and it is
+            // detached before it ends.
+            wait.add(unsafe { BorrowedFd::borrow_raw(endpoint.wait_fd()?) }, 1)?;
+        }
+        self.endpoints.add(endpoint);
+        Ok(())
+    }
+
+    /// Removes an endpoint.
+    pub fn detach(&self, endpoint: &Arc<E>) {
+        if let (Some(wait), Ok(fd)) = (&self.wait, endpoint.wait_fd()) {
+            // SAFETY: as in `attach`; the endpoint is alive, it is our argument.
+            wait.remove(unsafe { BorrowedFd::borrow_raw(fd) });
+        }
+        self.endpoints.remove(endpoint);
+    }
+
+    /// Whether endpoints are attached, so that closing must be refused.
+    pub fn in_use(&self) -> bool {
+        !self.endpoints.is_empty()
+    }
+
+    /// Drives progress, then moves entries into `out` (`fi_cq_read`, `fi_cq_readfrom`). With no
+    /// room it only drives progress: `EAGAIN` when the queue is empty, else 0.
+    #[inline]
+    pub fn read(&self, out: &mut EntryBuf) -> Read {
+        self.endpoints.progress();
+        if !out.has_room() {
+            return if self.queue.has_entries() { Ok(0) } else { Err(Errno::EAGAIN) };
+        }
+        self.queue.read(out)
+    }
+
+    /// Takes the error at the head, `EAGAIN` if there is none.
+    pub fn read_error(&self) -> Result<CqError> {
+        self.queue.read_error().ok_or(Errno::EAGAIN)
+    }
+
+    /// Reads, sleeping up to `timeout` milliseconds (negative: without end) for the first entry.
+    /// `EAGAIN` on timeout, on a caught signal and after [`Cq::signal`].
+    pub fn sread(&self, out: &mut EntryBuf, timeout: i32) -> Read {
+        let deadline = Deadline::from_millis(timeout);
+        loop {
+            match self.read(out) {
+                Err(Errno::EAGAIN) => {}
+                done => return done,
+            }
+            if self.signalled.swap(false, Ordering::AcqRel) || deadline.passed() {
+                return Err(Errno::EAGAIN);
+            }
+            match &self.wait {
+                Some(wait) => {
+                    if self.try_wait()? && !self.signalled.load(Ordering::Acquire) {
+                        sleep_on(wait.as_fd(), deadline)?;
+                    }
+                }
+                None if self.attr.wait_obj == WaitObj::Yield => std::thread::yield_now(),
+                None => std::thread::sleep(deadline.left().map_or(NAP, |left| left.min(NAP))),
+            }
+        }
+    }
+
+    /// Prepares for sleeping on the descriptor (`fi_trywait`): `false` means read first.
+    pub fn try_wait(&self) -> Result<bool> {
+        self.endpoints.progress();
+        Ok(self.queue.arm() && self.endpoints.arm()? && !self.queue.has_entries())
+    }
+
+    /// Wakes a sleeper; kept until one notices.
+    pub fn signal(&self) {
+        // Pairs with the acquire loads in `sread`.
+        self.signalled.store(true, Ordering::Release);
+        if let Some(signal) = self.queue.signal() {
+            signal.set();
+        }
+    }
+
+    /// The descriptor to poll, `ENODATA` for a queue without one.
+    pub fn wait_fd(&self) -> Result<i32> {
+        match (&self.wait, self.attr.wait_obj) {
+            (Some(wait), WaitObj::Fd | WaitObj::PollFd) => Ok(wait.raw()),
+            _ => Err(Errno::ENODATA),
+        }
+    }
+}

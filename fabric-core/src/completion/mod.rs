@@ -1,0 +1,13 @@
+//! Completions: queues of entries, counters, and the wait objects that go with them.
+
+mod counter;
+mod cq;
+mod entry;
+mod progress;
+mod queue;
+
+pub use counter::{Counter, CounterAttr, CounterValue};
+pub use cq::{Cq, CqAttr, Read};
+pub use entry::{CqError, Entry, EntryBuf, format_size};
+pub use progress::ProgressSet;
+pub use queue::CompletionQueue;

@@ -1,0 +1,89 @@
+//! SETUP. A domain: what its endpoints, queues and regions share.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use crate::{
+    Errno, Result,
+    attr::{DomainAttr, Info, Progress, Threading, Version},
+    mr::MrTable,
+};
+
+/// An open domain.
+#[derive(Debug)]
+pub struct Domain {
+    attr: DomainAttr,
+    api_version: Version,
+    regions: Arc<MrTable>,
+    children: AtomicUsize,
+}
+
+impl Domain {
+    /// Opens a domain with the attributes of a discovered [`Info`].
+    pub fn open(info: &Info) -> Result<Arc<Self>> {
+        let attr = info.domain.clone().ok_or(Errno::EINVAL)?;
+        let api_version = info.fabric.as_ref().map_or(Version(0), |fabric| fabric.api_version);
+        let regions = Arc::new(MrTable::new(attr.mr_mode));
+        Ok(Arc::new(Self { attr, api_version, regions, children: AtomicUsize::new(0) }))
+    }
+
+    /// The attributes it was opened with.
+    pub fn attr(&self) -> &DomainAttr {
+        &self.attr
+    }
+
+    /// The interface version that the application asked for.
+    pub fn api_version(&self) -> Version {
+        self.api_version
+    }
+
+    /// Its memory regions.
+    pub fn regions(&self) -> &Arc<MrTable> {
+        &self.regions
+    }
+
+    /// Whether calls must be guarded here: several threads of the application, or one of ours.
+    pub fn needs_locks(&self) -> bool {
+        let serialised = matches!(
+            Threading::from_raw(self.attr.threading),
+            Some(Threading::Domain | Threading::Completion)
+        );
+        !serialised || self.auto_progress()
+    }
+
+    /// Whether operations must move forward without calls of the application.
+    pub fn auto_progress(&self) -> bool {
+        Progress::from_raw(self.attr.progress) == Some(Progress::Auto)
+    }
+
+    /// Counts an object opened under this domain until the guard is dropped.
+    pub fn child(self: &Arc<Self>) -> Child {
+        // Relaxed: the count orders nothing; closing is serialised with opening by the caller.
+        self.children.fetch_add(1, Ordering::Relaxed);
+        Child(self.clone())
+    }
+
+    /// Whether objects are still open under it, so that closing is refused with `EBUSY`.
+    pub fn in_use(&self) -> bool {
+        self.children.load(Ordering::Relaxed) != 0 || !self.regions.is_empty()
+    }
+}
+
+/// An object's claim on its domain.
+#[derive(Debug)]
+pub struct Child(Arc<Domain>);
+
+impl Child {
+    /// The domain.
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.0
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.0.children.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,253 @@
+//! HOT. The protocol of reliable datagrams between endpoints, without I/O and without a clock.
+//!
+//! `post_*` are commands of the application, `handle_*` are packets, `flush_*` emit what had to
+//! wait. A transport is any [`Wire`]; tests drive two engines against each other with a scripted
+//! one.
+//!
+//! | message | way |
+//! |---|---|
+//! | up to the eager limit | `Message`: bytes in the packet, complete when emitted |
+//! | larger, memory can be copied | `Offer`, the receiver copies, `Finish` |
+//! | larger otherwise | `Offer`, `Request`, `Segment`..., `Finish` |
+//! | small write | `Write`, `Finish` |
+//! | large write | `WriteOffer`, copied or `Request` and `Segment`..., `Finish` |
+//! | small read | `Read`, `Reply` |
+//! | large read | `Read`, `Grant`, copied and `Release`, or `Stream` and `Segment`... |
+//! | atomic | `Atomic`, `Reply` or `Finish` |
+//!
+//! Operations of the application that do not finish in the post call sit in [`Core::ops`], each in
+//! exactly one entry; a peer's work that we do sits in `transfers` and `services`, which are other
+//! types: one cannot be mistaken for the other.
+
+#![deny(unsafe_code)]
+
+mod atomics;
+mod failure;
+mod multi;
+mod one_sided;
+mod packet;
+mod peers;
+mod receive;
+mod rendezvous;
+pub(crate) mod report;
+mod transmit;
+
+use std::{fmt, sync::Arc};
+
+use crate::{
+    Errno, Result,
+    av::Av,
+    flags::Flags,
+    lock::Lock,
+    matching::{Matcher, PeerId},
+    mr::MrTable,
+    slab::Slab,
+    wire::{Event, Op, Packet, Wire, WireRx, WireTx},
+};
+
+pub(crate) use self::{
+    multi::MultiBuffer,
+    peers::{Peer, Routes},
+    receive::{Receive, Waiting},
+    rendezvous::{Service, Transfer},
+    report::{CqBinding, Report},
+    transmit::TxOp,
+};
+
+/// What an engine may use and must keep to.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Largest inject of any kind, in bytes.
+    pub inject: usize,
+    /// Messages up to this size travel in one packet, if the transport can.
+    pub eager: usize,
+    /// Operations that wait or are under way at the same time.
+    pub outstanding: usize,
+    /// Payload of an atomic operation in bytes.
+    pub atomic: usize,
+    /// Bytes from one peer that wait for a receive before it is told to keep its payloads.
+    pub waiting_bytes: usize,
+    /// Multi-receive buffers with less room are given back.
+    pub min_multi_recv: usize,
+    /// Receives may name their sender.
+    pub directed: bool,
+    /// Completions name the sender.
+    pub source: bool,
+    /// Target-side one-sided access counts for endpoint counters.
+    pub rma_event: bool,
+}
+
+/// Plain counts of what an endpoint did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Messages that travelled in one packet.
+    pub eager: u64,
+    /// Messages whose bytes stayed with the sender at first.
+    pub rendezvous: u64,
+    /// Transfers copied directly from a peer's memory.
+    pub copies: u64,
+    /// Segments emitted.
+    pub segments: u64,
+    /// Messages received.
+    pub received: u64,
+    /// Messages that arrived before their receive.
+    pub unexpected: u64,
+    /// Operations that had to wait for room or order.
+    pub queued: u64,
+    /// One-sided and atomic operations served for peers.
+    pub served: u64,
+}
+
+/// The engine of one endpoint.
+pub struct Engine<W: Wire, L: Lock> {
+    pub(crate) wire: W,
+    pub(crate) core: Core<L>,
+}
+
+impl<W: Wire, L: Lock> fmt::Debug for Engine<W, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("matcher", &self.core.matcher).finish_non_exhaustive()
+    }
+}
+
+/// Everything but the wire.
+pub(crate) struct Core<L: Lock> {
+    pub(crate) matcher: Matcher<Receive, Waiting>,
+    pub(crate) ops: Slab<TxOp>,
+    pub(crate) transfers: Slab<Transfer>,
+    pub(crate) services: Slab<Service>,
+    pub(crate) multi: Slab<MultiBuffer>,
+    pub(crate) peers: Vec<Peer>,
+    /// Peers for which something waits to be emitted.
+    pub(crate) blocked: Vec<PeerId>,
+    pub(crate) report: Report<L>,
+    pub(crate) routes: Routes,
+    pub(crate) regions: Arc<MrTable>,
+    pub(crate) limits: Limits,
+    pub(crate) stats: Stats,
+}
+
+/// Packets handled in one progress call before the caller gets its turn.
+const BUDGET: usize = 64;
+
+impl<W: Wire, L: Lock> Engine<W, L> {
+    /// An engine over `wire` for a domain's `regions`.
+    pub fn new(wire: W, regions: Arc<MrTable>, limits: Limits) -> Self {
+        let core = Core {
+            matcher: Matcher::default(),
+            ops: Slab::new(limits.outstanding),
+            transfers: Slab::new(usize::MAX),
+            services: Slab::new(usize::MAX),
+            multi: Slab::new(usize::MAX),
+            peers: Vec::new(),
+            blocked: Vec::new(),
+            report: Report::new(),
+            routes: Routes::default(),
+            regions,
+            limits,
+            stats: Stats::default(),
+        };
+        Self { wire, core }
+    }
+
+    /// Takes the address vector's entries as peers.
+    pub(crate) fn set_av(&mut self, av: Option<Arc<Av>>) {
+        self.core.routes = Routes::new(av);
+    }
+
+    /// Moves everything forward that can move.
+    #[inline]
+    pub fn progress(&mut self) {
+        let mut left = BUDGET;
+        while let Some(peer) = self.wire.split().1.next_ready() {
+            if self.core.limits.source && self.source_is_stale(peer) {
+                self.refresh_source(peer);
+            }
+            if self.packets(peer, &mut left).is_err() {
+                self.wire.fail(peer, Errno::EPROTO);
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        if !self.core.blocked.is_empty() {
+            self.core.flush(self.wire.tx());
+        }
+        self.events(false);
+    }
+
+    /// Handles the packets that one peer has sent, within the budget.
+    #[inline]
+    fn packets(&mut self, peer: PeerId, left: &mut usize) -> Result<(), Malformed> {
+        let (tx, rx) = self.wire.split();
+        while *left > 0 {
+            let Some(packet) = rx.peek(peer).map_err(|_| Malformed)? else { break };
+            let handled = self.core.handle(tx, peer, &packet);
+            rx.consume(peer);
+            handled?;
+            *left -= 1;
+        }
+        Ok(())
+    }
+
+    /// Handles connections and ended peers.
+    #[inline]
+    pub(crate) fn events(&mut self, now: bool) {
+        while let Some(event) = self.wire.poll_event(now) {
+            self.event(event);
+        }
+    }
+
+    #[cold]
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Writable(peer) => {
+                self.core.unblock(peer);
+                self.core.flush(self.wire.tx());
+            }
+            Event::Down(peer, reason) => self.core.peer_down(&self.wire, peer, reason),
+        }
+    }
+
+    /// Counts of what happened so far.
+    pub fn stats(&self) -> Stats {
+        self.core.stats
+    }
+}
+
+/// The peer broke the protocol.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Malformed;
+
+impl<L: Lock> Core<L> {
+    #[inline]
+    fn handle<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Result<(), Malformed> {
+        self.peer_mut(peer);
+        match Op::from_raw(packet.head.op) {
+            Some(Op::Message) => self.handle_message(tx, peer, packet),
+            Some(Op::Offer) => self.handle_offer(tx, peer, packet),
+            Some(Op::Request) => self.handle_request(tx, peer, packet),
+            Some(Op::Segment) => self.handle_segment(tx, peer, packet),
+            Some(Op::Finish) => self.handle_finish(tx, peer, packet),
+            Some(Op::Write) => self.handle_write(tx, peer, packet),
+            Some(Op::WriteOffer) => self.handle_write_offer(tx, peer, packet),
+            Some(Op::Read) => self.handle_read(tx, peer, packet),
+            Some(Op::Atomic) => self.handle_atomic(tx, peer, packet),
+            Some(Op::Reply) => self.handle_reply(tx, peer, packet),
+            Some(Op::Grant) => self.handle_grant(tx, peer, packet),
+            Some(Op::Release) => self.handle_release(peer, packet),
+            Some(Op::Stream) => self.handle_stream(tx, peer, packet),
+            None => Err(Malformed),
+        }
+        .ok_or(Malformed)
+    }
+}
+
+/// Direction and kind of what one-sided operations report.
+pub(crate) const REMOTE_WRITE: Flags = Flags::RMA.union(Flags::REMOTE_WRITE);
+pub(crate) const REMOTE_READ: Flags = Flags::RMA.union(Flags::REMOTE_READ);

@@ -1,0 +1,289 @@
+//! PENDING. Reads and writes of remote memory, both sides. The target's progress checks every
+//! access against its regions before a byte moves.
+
+use super::{
+    Core, Engine,
+    packet::{GRANT_LIMIT, Places, Reader, RemotePieces, Words},
+    rendezvous::{NEED_READ, NEED_WRITE, Service, Transfer, TransferKind, payload_of},
+    transmit::{TxKind, TxOp},
+};
+use crate::{
+    Errno, Result,
+    flags::Flags,
+    lock::Lock,
+    matching::PeerId,
+    mem::{Buffers, IOV_LIMIT, Payload},
+    mr::Resolved,
+    op::{RmaKind, RmaOp},
+    slab::Handle,
+    wire::{Head, Op, Packet, Refused, Source, Wire, WireTx, head_flags},
+};
+
+/// Reads of up to this many bytes are always answered in one packet. Larger ones may be copied by
+/// the initiator later, so writes behind them wait.
+const SMALL_READ: usize = 512;
+
+impl<W: Wire, L: Lock> Engine<W, L> {
+    /// Posts a read or write of `buffers`, which describe `op.iov`.
+    pub(crate) fn post_rma(&mut self, op: &RmaOp<'_>, buffers: Buffers) -> Result<()> {
+        let peer = self.resolve(op.meta.dest)?;
+        let remote = RemotePieces::new(op.remote).ok_or(Errno::EINVAL)?;
+        if remote.total() != buffers.len() {
+            return Err(Errno::EINVAL);
+        }
+        let (kind, payload) = match op.kind {
+            RmaKind::Write => {
+                if op.meta.injects() && buffers.len() > self.core.limits.inject {
+                    return Err(Errno::EINVAL);
+                }
+                (TxKind::Write, payload_of(op.meta.injects(), buffers))
+            }
+            RmaKind::Read => (TxKind::Read, Payload::borrowed(buffers)),
+        };
+        let tx_op = TxOp::new(peer, &op.meta, kind, payload, remote);
+        let result = self.core.post(self.wire.tx(), tx_op);
+        if result == Err(Errno::EAGAIN) {
+            self.progress();
+        }
+        result
+    }
+}
+
+/// A target-side access that has been checked: the memory of each remote piece.
+type Checked = Vec<(Buffers, Resolved)>;
+
+impl<L: Lock> Core<L> {
+    pub(super) fn start_write<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        handle: Handle,
+    ) -> Result<(), Refused> {
+        let Some(op) = self.ops.get(handle) else { return Ok(()) };
+        let buffers = op.payload.buffers();
+        let has_data = op.interest.flags.contains(Flags::REMOTE_CQ_DATA);
+        let mut words = Words::new();
+        words.push_remote(op.remote.as_slice());
+        let needed = words.bytes().len() + buffers.len();
+        let inline = buffers.len() <= self.limits.eager
+            && (needed <= tx.max_payload(op.peer) || tx.grow(op.peer, needed));
+        let head = Head {
+            op: if inline { Op::Write } else { Op::WriteOffer } as u8,
+            flags: if has_data { head_flags::DATA } else { 0 },
+            a: handle.raw(),
+            b: if has_data { op.data } else { 0 },
+        };
+        if inline {
+            return tx.try_emit(op.peer, head, &Source::all(words.bytes(), buffers));
+        }
+        for piece in buffers.iov() {
+            words.push(piece.base as u64);
+            words.push(piece.len as u64);
+        }
+        tx.try_emit(op.peer, head, &Source::fixed(words.bytes()))
+    }
+
+    pub(super) fn start_read<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        handle: Handle,
+    ) -> Result<(), Refused> {
+        let Some(op) = self.ops.get(handle) else { return Ok(()) };
+        let mut words = Words::new();
+        words.push_remote(op.remote.as_slice());
+        let head = Head { op: Op::Read as u8, flags: 0, a: handle.raw(), b: 0 };
+        let (peer, large) = (op.peer, op.remote.total() > SMALL_READ);
+        tx.try_emit(peer, head, &Source::fixed(words.bytes()))?;
+        if large {
+            self.peer_mut(peer).large_reads += 1;
+        }
+        Ok(())
+    }
+
+    /// A started read has ended.
+    pub(super) fn read_ended(&mut self, peer: PeerId, total: usize) {
+        if total > SMALL_READ {
+            let state = self.peer_mut(peer);
+            state.large_reads = state.large_reads.saturating_sub(1);
+        }
+    }
+
+    /// Checks an access to our memory, all of it before any of it happens.
+    fn check(&self, remote: &RemotePieces, need: Flags) -> Result<Checked> {
+        let mut checked = Vec::with_capacity(remote.as_slice().len());
+        for piece in remote.as_slice() {
+            let memory =
+                self.regions.resolve(piece.key, piece.addr, piece.len as u64, need)?;
+            checked.push((region_buffers(&memory)?, memory));
+        }
+        Ok(checked)
+    }
+
+    pub(super) fn handle_write<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Option<()> {
+        let mut words = Reader::new(packet.payload);
+        let remote = words.remote()?;
+        let bytes = words.rest();
+        if bytes.len() != remote.total() {
+            return None;
+        }
+        let status = match self.check(&remote, NEED_WRITE) {
+            Ok(sinks) => {
+                let mut at = 0;
+                for (sink, _) in &sinks {
+                    at += bytes.copy_to(at, sink, 0, sink.len());
+                }
+                let data = write_data(&packet.head);
+                self.written(peer, sinks.iter().map(|(_, region)| region), at, data);
+                0
+            }
+            Err(reason) => reason.get(),
+        };
+        self.acknowledge(tx, peer, packet.head.a, status);
+        Some(())
+    }
+
+    pub(super) fn handle_write_offer<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Option<()> {
+        let mut words = Reader::new(packet.payload);
+        let remote = words.remote()?;
+        let places = words.places::<IOV_LIMIT>()?;
+        if places.total() != remote.total() {
+            return None;
+        }
+        let theirs = packet.head.a;
+        let sinks = match self.check(&remote, NEED_WRITE) {
+            Ok(sinks) => sinks,
+            Err(reason) => {
+                self.acknowledge(tx, peer, theirs, reason.get());
+                return Some(());
+            }
+        };
+        let data = write_data(&packet.head);
+        let want = remote.total();
+        let targets: Vec<Buffers> = sinks.iter().map(|(sink, _)| *sink).collect();
+        if want == 0 || self.copy_into(tx, peer, places.as_slice(), &targets).is_ok() {
+            self.written(peer, sinks.iter().map(|(_, region)| region), want, data);
+            self.acknowledge(tx, peer, theirs, 0);
+        } else {
+            self.request(tx, peer, TransferKind::Write { sinks, data, theirs }, want, theirs);
+        }
+        Some(())
+    }
+
+    pub(super) fn handle_read<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Option<()> {
+        let remote = Reader::new(packet.payload).remote()?;
+        let theirs = packet.head.a;
+        let pieces: Vec<Buffers> = match self.check(&remote, NEED_READ) {
+            Ok(checked) => checked.into_iter().map(|(piece, _)| piece).collect(),
+            Err(reason) => {
+                self.acknowledge(tx, peer, theirs, reason.get());
+                return Some(());
+            }
+        };
+        let bytes = remote.total();
+        let small = bytes <= SMALL_READ
+            || (bytes <= self.limits.eager
+                && (bytes <= tx.max_payload(peer) || tx.grow(peer, bytes)));
+        if small {
+            let head = Head { op: Op::Reply as u8, flags: 0, a: theirs, b: 0 };
+            if let [piece] = pieces.as_slice()
+                && self.peer_mut(peer).control.is_empty()
+                && tx.try_emit(peer, head, &Source::all(&[], piece)) != Err(Refused::Again)
+            {
+            } else {
+                let mut gathered = vec![0; bytes];
+                let mut at = 0;
+                for piece in &pieces {
+                    at += piece.gather(0, &mut gathered[at..]);
+                }
+                self.control(tx, peer, head, &gathered);
+            }
+            let served = Service { peer, pieces, bytes, to: None, sent: 0 };
+            self.read_done(served);
+            return Some(());
+        }
+        let mut words = Words::new();
+        for place in pieces.iter().flat_map(|piece| piece.iov()) {
+            words.push(place.base as u64);
+            words.push(place.len as u64);
+        }
+        let service = Service { peer, pieces, bytes, to: None, sent: 0 };
+        let Ok(ours) = self.services.insert(service) else { return Some(()) };
+        let head = Head { op: Op::Grant as u8, flags: 0, a: theirs, b: ours.raw() };
+        self.control(tx, peer, head, words.bytes());
+        Some(())
+    }
+
+    /// A granted read: copy, or ask for segments.
+    pub(super) fn handle_grant<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Option<()> {
+        let places: Places<GRANT_LIMIT> = Reader::new(packet.payload).places()?;
+        let handle = Handle::from_raw(packet.head.a);
+        let Some(op) = self.ops.get(handle).filter(|op| op.peer == peer && op.started) else {
+            return Some(());
+        };
+        let local = *op.payload.buffers();
+        if op.kind != TxKind::Read || places.total() != local.len() {
+            return None;
+        }
+        if self.copy_into(tx, peer, places.as_slice(), &[local]).is_ok() {
+            let head = Head { op: Op::Release as u8, flags: 0, a: packet.head.b, b: 0 };
+            self.control(tx, peer, head, &[]);
+            self.finish(handle, Ok(local.len()));
+            self.unblock_fenced(tx, peer);
+            return Some(());
+        }
+        let kind = TransferKind::Read { ours: handle };
+        let transfer = Transfer { peer, kind, got: 0, want: local.len() };
+        let Ok(ours) = self.transfers.insert(transfer) else { return Some(()) };
+        let head = Head { op: Op::Stream as u8, flags: 0, a: packet.head.b, b: ours.raw() };
+        self.control(tx, peer, head, &[]);
+        Some(())
+    }
+
+    /// A whole answer to a read or a fetching atomic operation.
+    pub(super) fn handle_reply<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Option<()> {
+        let handle = Handle::from_raw(packet.head.a);
+        let Some(op) = self.ops.get(handle).filter(|op| op.peer == peer && op.started) else {
+            return Some(());
+        };
+        let sink = match op.kind {
+            TxKind::Read => *op.payload.buffers(),
+            TxKind::Atomic { fetches: true, result } => result,
+            TxKind::Send { .. } | TxKind::Write | TxKind::Atomic { .. } => return None,
+        };
+        if packet.payload.len() != sink.len() {
+            return None;
+        }
+        let bytes = packet.payload.copy_to(0, &sink, 0, sink.len());
+        self.finish(handle, Ok(bytes));
+        self.unblock_fenced(tx, peer);
+        Some(())
+    }
+}
+
+fn write_data(head: &Head) -> Option<u64> {
+    (head.flags & head_flags::DATA != 0).then_some(head.b)
+}

@@ -1,0 +1,206 @@
+//! HOT. Peers: what waits for each, and which address-vector handle leads to which.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::{Core, Engine};
+use crate::{
+    Errno, Result,
+    av::Av,
+    lock::Lock,
+    matching::{ANY_PEER, PeerId},
+    op::ADDR_UNSPEC,
+    slab::Handle,
+    wire::{Head, Refused, Source, Wire, WireTx},
+};
+
+/// What an engine keeps about one peer.
+#[derive(Debug, Default)]
+pub(crate) struct Peer {
+    /// Answers and requests of ours that found no room.
+    pub(crate) control: VecDeque<(Head, Box<[u8]>)>,
+    /// Operations and services that send segments.
+    pub(crate) streams: VecDeque<Stream>,
+    /// Operations not started yet, in order.
+    pub(crate) queue: VecDeque<Handle>,
+    /// Operations started and not finished.
+    pub(crate) outstanding: usize,
+    /// Reads among them whose bytes we copy: writes must not overtake them.
+    pub(crate) large_reads: usize,
+    /// Listed in `Core::blocked`.
+    pub(crate) listed: bool,
+    /// Bytes that wait for receives.
+    pub(crate) waiting_bytes: usize,
+    /// The peer was told so.
+    pub(crate) pressed: bool,
+    /// The sender's handle in the address vector, as of a generation.
+    source: (u64, u64),
+}
+
+/// Who sends segments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stream {
+    /// An operation of this endpoint.
+    Op(Handle),
+    /// A read that is served.
+    Service(Handle),
+}
+
+impl Peer {
+    /// Nothing waits, so an operation may be emitted at once.
+    #[inline]
+    pub(crate) fn is_clear(&self) -> bool {
+        self.queue.is_empty() && self.large_reads == 0
+    }
+}
+
+/// The address vector's handles as peers, resolved on first use.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    av: Option<Arc<Av>>,
+    generation: u64,
+    peers: Vec<PeerId>,
+}
+
+impl Routes {
+    pub(crate) fn new(av: Option<Arc<Av>>) -> Self {
+        Self { av, generation: u64::MAX, peers: Vec::new() }
+    }
+
+    pub(crate) fn av(&self) -> Option<&Arc<Av>> {
+        self.av.as_ref()
+    }
+
+    /// The peer behind `addr`, if it has been resolved since the address vector changed.
+    #[inline]
+    fn known(&self, addr: u64) -> Option<PeerId> {
+        let peer = *self.peers.get(usize::try_from(addr).ok()?)?;
+        let fresh = self.av.as_ref()?.generation() == self.generation;
+        (peer != ANY_PEER && fresh).then_some(peer)
+    }
+}
+
+impl<W: Wire, L: Lock> Engine<W, L> {
+    /// The peer behind a handle of the address vector; unknown handles are `EINVAL`.
+    #[inline]
+    pub(crate) fn resolve(&mut self, addr: u64) -> Result<PeerId> {
+        match self.core.routes.known(addr) {
+            Some(peer) => Ok(peer),
+            None => self.resolve_slowly(addr),
+        }
+    }
+
+    #[cold]
+    fn resolve_slowly(&mut self, addr: u64) -> Result<PeerId> {
+        let routes = &mut self.core.routes;
+        let av = routes.av.clone().ok_or(Errno::EINVAL)?;
+        let generation = av.generation();
+        if generation != routes.generation {
+            routes.peers.clear();
+            routes.generation = generation;
+        }
+        let address = av.resolve(addr).ok_or(Errno::EINVAL)?;
+        let peer = self.wire.peer(&address)?;
+        let at = usize::try_from(addr).map_err(|_| Errno::EINVAL)?;
+        let peers = &mut self.core.routes.peers;
+        if peers.len() <= at {
+            peers.resize(at + 1, ANY_PEER);
+        }
+        peers[at] = peer;
+        self.core.peer_mut(peer);
+        Ok(peer)
+    }
+
+    /// Finds the handles of peers again after a packet's sender was not known.
+    pub(crate) fn refresh_source(&mut self, peer: PeerId) {
+        let Some(av) = self.core.routes.av() else { return };
+        let generation = av.generation();
+        let source = av.find(self.wire.address(peer)).unwrap_or(ADDR_UNSPEC);
+        self.core.peer_mut(peer).source = (source, generation.wrapping_add(1));
+    }
+
+    /// Whether completions from this peer would name a stale sender.
+    #[inline]
+    pub(crate) fn source_is_stale(&self, peer: PeerId) -> bool {
+        let Some(av) = self.core.routes.av() else { return false };
+        let known = self.core.peers.get(peer as usize).map_or(0, |p| p.source.1);
+        known != av.generation().wrapping_add(1)
+    }
+}
+
+impl<L: Lock> Core<L> {
+    /// A peer's state, made on first sight.
+    #[inline]
+    pub(crate) fn peer_mut(&mut self, peer: PeerId) -> &mut Peer {
+        let at = peer as usize;
+        if at >= self.peers.len() {
+            self.peers.resize_with(at + 1, Peer::default);
+        }
+        &mut self.peers[at]
+    }
+
+    /// The sender's handle for completions.
+    #[inline]
+    pub(crate) fn source(&self, peer: PeerId) -> u64 {
+        match self.peers.get(peer as usize) {
+            Some(peer) if self.limits.source && peer.source.1 != 0 => peer.source.0,
+            _ => ADDR_UNSPEC,
+        }
+    }
+
+    /// Lists a peer for `flush`.
+    pub(crate) fn block(&mut self, peer: PeerId) {
+        let state = self.peer_mut(peer);
+        if !state.listed {
+            state.listed = true;
+            self.blocked.push(peer);
+        }
+    }
+
+    /// Lists a peer if something waits for it.
+    pub(crate) fn unblock(&mut self, peer: PeerId) {
+        let state = self.peer_mut(peer);
+        let waits =
+            !state.control.is_empty() || !state.streams.is_empty() || !state.queue.is_empty();
+        if waits {
+            self.block(peer);
+        }
+    }
+
+    /// Emits a packet of the protocol, now or as soon as there is room.
+    #[inline]
+    pub(crate) fn control<T: WireTx>(&mut self, tx: &mut T, peer: PeerId, head: Head, fixed: &[u8]) {
+        if self.peer_mut(peer).control.is_empty() {
+            match tx.try_emit(peer, head, &Source::fixed(fixed)) {
+                // A peer that is gone needs no answer; its end is reported by the wire.
+                Ok(()) | Err(Refused::Down(_)) => return,
+                Err(Refused::Again) => {}
+            }
+        }
+        self.peer_mut(peer).control.push_back((head, fixed.into()));
+        self.block(peer);
+    }
+
+    /// Emits what waits, for every peer that has something.
+    pub(crate) fn flush<T: WireTx>(&mut self, tx: &mut T) {
+        let mut at = 0;
+        while let Some(&peer) = self.blocked.get(at) {
+            if self.flush_peer(tx, peer) {
+                self.peer_mut(peer).listed = false;
+                self.blocked.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// `true` when nothing waits for the peer any more.
+    fn flush_peer<T: WireTx>(&mut self, tx: &mut T, peer: PeerId) -> bool {
+        while let Some((head, fixed)) = self.peer_mut(peer).control.pop_front() {
+            if tx.try_emit(peer, head, &Source::fixed(&fixed)) == Err(Refused::Again) {
+                self.peer_mut(peer).control.push_front((head, fixed));
+                return false;
+            }
+        }
+        self.flush_streams(tx, peer) & self.flush_queue(tx, peer)
+    }
+}

@@ -1,0 +1,334 @@
+//! PENDING. Large transfers: the bytes stay where they are until the other side is ready, then are
+//! copied directly, or sent in segments where the transport or the system does not allow that.
+
+use super::{
+    Core,
+    packet::{Places, Reader},
+    peers::Stream,
+    receive::{Arrival, Body, Receive},
+    transmit::TxKind,
+};
+use crate::{
+    Errno,
+    flags::Flags,
+    lock::Lock,
+    matching::PeerId,
+    mem::{Buffers, IOV_LIMIT, Payload},
+    mr::Resolved,
+    slab::Handle,
+    wire::{Head, Op, Packet, Refused, Source, WireTx},
+};
+
+/// A message whose bytes are with its sender.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    /// The sender's operation.
+    pub(super) handle: u64,
+    places: Places<IOV_LIMIT>,
+}
+
+/// Segments on their way to us.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    pub(super) peer: PeerId,
+    pub(super) kind: TransferKind,
+    pub(super) got: usize,
+    pub(super) want: usize,
+}
+
+/// What the segments are for.
+#[derive(Debug)]
+pub(crate) enum TransferKind {
+    /// A message; `theirs` is the sender's operation.
+    Message { receive: Receive, arrival: Arrival, theirs: u64 },
+    /// A write to our memory; `theirs` is the initiator's operation.
+    Write { sinks: Vec<(Buffers, Resolved)>, data: Option<u64>, theirs: u64 },
+    /// A read of our own: the operation that has the buffers.
+    Read { ours: Handle },
+}
+
+/// A read that we serve: granted, or streaming to the initiator's transfer.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(super) peer: PeerId,
+    pub(super) pieces: Vec<Buffers>,
+    pub(super) bytes: usize,
+    /// The initiator's transfer once it asked for segments.
+    pub(super) to: Option<u64>,
+    pub(super) sent: usize,
+}
+
+impl<L: Lock> Core<L> {
+    pub(super) fn handle_offer<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Option<()> {
+        let mut words = Reader::new(packet.payload);
+        let handle = words.word()?;
+        let len = words.length()?;
+        let places = words.places::<IOV_LIMIT>()?;
+        if places.total() != len {
+            return None;
+        }
+        let arrival = Arrival::new(peer, &packet.head, len);
+        let offer = Offer { handle, places };
+        self.stats.received += 1;
+        match self.matcher.find_posted(&arrival.key) {
+            Some(posted) => {
+                let receive = self.take_receive(posted, len);
+                self.accept(tx, receive, &arrival, offer);
+            }
+            None => self.keep(tx, &arrival, Body::Offered(offer)),
+        }
+        Some(())
+    }
+
+    /// Fetches an offered message into its receive.
+    pub(super) fn accept<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        receive: Receive,
+        arrival: &Arrival,
+        offer: Offer,
+    ) {
+        let peer = arrival.key.peer;
+        let local = receive.buffers.slice(0, arrival.len);
+        let want = local.len();
+        let copied = want == 0
+            || (tx.can_copy(peer) && tx.copy_from(peer, offer.places.as_slice(), 0, &local).is_ok());
+        if copied {
+            self.stats.copies += 1;
+            self.complete_receive(&receive, arrival, Ok(want));
+            self.acknowledge(tx, peer, offer.handle, 0);
+            return;
+        }
+        let kind = TransferKind::Message { receive, arrival: *arrival, theirs: offer.handle };
+        self.request(tx, peer, kind, want, offer.handle);
+    }
+
+    /// Asks the peer to send an operation's first `want` bytes in segments.
+    pub(super) fn request<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        kind: TransferKind,
+        want: usize,
+        theirs: u64,
+    ) {
+        // The slab is bounded by memory only, so this cannot be refused.
+        let Ok(ours) = self.transfers.insert(Transfer { peer, kind, got: 0, want }) else { return };
+        let head = Head { op: Op::Request as u8, flags: 0, a: theirs, b: ours.raw() };
+        self.control(tx, peer, head, &(want as u64).to_ne_bytes());
+    }
+
+    /// The peer wants the bytes of one of our operations.
+    pub(super) fn handle_request<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Option<()> {
+        let want = Reader::new(packet.payload).length()?;
+        let handle = Handle::from_raw(packet.head.a);
+        let Some(op) = self.ops.get_mut(handle).filter(|op| op.peer == peer && op.started) else {
+            return Some(());
+        };
+        let sends = matches!(op.kind, TxKind::Send { .. } | TxKind::Write);
+        if !sends || op.stream.is_some() || want > op.payload.buffers().len() {
+            return None;
+        }
+        op.stream = Some((packet.head.b, 0, want));
+        self.peer_mut(peer).streams.push_back(Stream::Op(handle));
+        if !self.flush_streams(tx, peer) {
+            self.block(peer);
+        }
+        Some(())
+    }
+
+    pub(super) fn handle_segment<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Option<()> {
+        let handle = Handle::from_raw(packet.head.a);
+        let Some(transfer) = self.transfers.get_mut(handle).filter(|t| t.peer == peer) else {
+            // Of a receive that has ended, for example because memory was closed meanwhile.
+            return Some(());
+        };
+        let len = packet.payload.len();
+        if len == 0 || len > transfer.want - transfer.got {
+            return None;
+        }
+        match &transfer.kind {
+            TransferKind::Message { receive, .. } => {
+                packet.payload.copy_to(0, &receive.buffers, transfer.got, len);
+            }
+            TransferKind::Write { sinks, .. } => {
+                let (mut skip, mut at) = (transfer.got, 0);
+                for (sink, _) in sinks {
+                    if skip < sink.len() && at < len {
+                        at += packet.payload.copy_to(at, sink, skip, len - at);
+                        skip = 0;
+                    } else {
+                        skip = skip.saturating_sub(sink.len());
+                    }
+                }
+            }
+            TransferKind::Read { ours } => {
+                if let Some(op) = self.ops.get(*ours) {
+                    packet.payload.copy_to(0, op.payload.buffers(), transfer.got, len);
+                }
+            }
+        }
+        transfer.got += len;
+        if transfer.got < transfer.want {
+            return Some(());
+        }
+        if let Some(transfer) = self.transfers.remove(handle) {
+            self.transferred(tx, transfer);
+        }
+        Some(())
+    }
+
+    /// All segments of a transfer have arrived.
+    pub(super) fn transferred<T: WireTx>(&mut self, tx: &mut T, transfer: Transfer) {
+        let Transfer { peer, kind, got, .. } = transfer;
+        match kind {
+            TransferKind::Message { receive, arrival, theirs } => {
+                self.complete_receive(&receive, &arrival, Ok(got));
+                self.acknowledge(tx, peer, theirs, 0);
+            }
+            TransferKind::Write { sinks, data, theirs } => {
+                self.written(peer, sinks.iter().map(|(_, region)| region), got, data);
+                self.acknowledge(tx, peer, theirs, 0);
+            }
+            TransferKind::Read { ours } => {
+                self.finish(ours, Ok(got));
+                self.unblock_fenced(tx, peer);
+            }
+        }
+    }
+
+    /// The initiator of a granted read has copied the bytes.
+    pub(super) fn handle_release(&mut self, peer: PeerId, packet: &Packet) -> Option<()> {
+        let handle = Handle::from_raw(packet.head.a);
+        if self.services.get(handle).is_some_and(|service| service.peer == peer)
+            && let Some(service) = self.services.remove(handle)
+        {
+            self.read_served(service.bytes);
+        }
+        Some(())
+    }
+
+    /// The initiator of a granted read cannot copy and wants segments.
+    pub(super) fn handle_stream<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Option<()> {
+        let handle = Handle::from_raw(packet.head.a);
+        let Some(service) = self.services.get_mut(handle).filter(|s| s.peer == peer) else {
+            return Some(());
+        };
+        if service.to.is_some() {
+            return None;
+        }
+        service.to = Some(packet.head.b);
+        self.peer_mut(peer).streams.push_back(Stream::Service(handle));
+        if !self.flush_streams(tx, peer) {
+            self.block(peer);
+        }
+        Some(())
+    }
+
+    /// Sends a served read's segments; `true` when none is left.
+    pub(super) fn stream_service<T: WireTx>(&mut self, tx: &mut T, handle: Handle) -> bool {
+        let Some(service) = self.services.get_mut(handle) else { return true };
+        let Some(to) = service.to else { return true };
+        let room = tx.max_payload(service.peer);
+        while service.sent < service.bytes {
+            let mut skip = service.sent;
+            let piece = service.pieces.iter().find(|piece| {
+                let here = skip < piece.len();
+                if !here {
+                    skip -= piece.len();
+                }
+                here
+            });
+            let Some(piece) = piece else { break };
+            let len = (piece.len() - skip).min(room);
+            let head = Head { op: Op::Segment as u8, flags: 0, a: to, b: 0 };
+            match tx.try_emit(service.peer, head, &Source { fixed: &[], data: piece, skip, len }) {
+                Ok(()) => {
+                    service.sent += len;
+                    self.stats.segments += 1;
+                }
+                Err(Refused::Again) => return false,
+                Err(Refused::Down(_)) => break,
+            }
+        }
+        if let Some(service) = self.services.remove(handle) {
+            self.read_served(service.sent);
+        }
+        true
+    }
+
+    fn read_served(&mut self, bytes: usize) {
+        self.stats.served += 1;
+        if self.limits.rma_event {
+            self.report.accessed(super::REMOTE_READ, bytes, None, crate::op::ADDR_UNSPEC);
+        }
+    }
+
+    /// Peer memory has been written here, completely and visibly.
+    pub(super) fn written<'a>(
+        &mut self,
+        peer: PeerId,
+        regions: impl Iterator<Item = &'a Resolved>,
+        bytes: usize,
+        data: Option<u64>,
+    ) {
+        self.stats.served += 1;
+        for region in regions {
+            region.complete_write(bytes as u64);
+        }
+        let source = self.source(peer);
+        if self.limits.rma_event || data.is_some() {
+            self.report.accessed(super::REMOTE_WRITE, bytes, data, source);
+        }
+    }
+
+    /// A granted or offered copy failed although it was possible before.
+    pub(super) fn copy_into<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        places: &[(u64, u64)],
+        sinks: &[Buffers],
+    ) -> Result<(), Errno> {
+        if !tx.can_copy(peer) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let mut skip = 0;
+        for sink in sinks {
+            tx.copy_from(peer, places, skip, sink)?;
+            skip += sink.len();
+        }
+        self.stats.copies += 1;
+        Ok(())
+    }
+}
+
+/// Flags that make a payload of its own necessary.
+pub(super) fn payload_of(injects: bool, buffers: Buffers) -> Payload {
+    if injects { Payload::copied(&buffers) } else { Payload::borrowed(buffers) }
+}
+
+/// What target-side memory must allow for a write.
+pub(super) const NEED_WRITE: Flags = Flags::REMOTE_WRITE;
+/// What target-side memory must allow for a read.
+pub(super) const NEED_READ: Flags = Flags::REMOTE_READ;

@@ -1,0 +1,160 @@
+//! HOT. From a finished operation to queue entries and counts, by the rules of `fi_cq(3)` and
+//! `fi_cntr(3)`.
+
+use std::sync::Arc;
+
+use crate::{
+    Errno,
+    completion::{CompletionQueue, CounterValue, CqError, Entry},
+    flags::Flags,
+    lock::Lock,
+};
+
+/// Where one direction reports.
+pub(crate) struct CqBinding<L: Lock> {
+    pub(crate) queue: Arc<CompletionQueue<L>>,
+    /// Successes only where the operation asks for them.
+    pub(crate) selective: bool,
+}
+
+/// The directions that counters count.
+const COUNTED: [Flags; 6] = [
+    Flags::SEND,
+    Flags::RECV,
+    Flags::READ,
+    Flags::WRITE,
+    Flags::REMOTE_READ,
+    Flags::REMOTE_WRITE,
+];
+
+/// The queues and counters of one endpoint.
+pub(crate) struct Report<L: Lock> {
+    pub(crate) tx: Option<CqBinding<L>>,
+    pub(crate) rx: Option<CqBinding<L>>,
+    counters: [Option<Arc<CounterValue>>; COUNTED.len()],
+}
+
+/// What an operation's owner wants to hear.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interest {
+    pub(crate) context: usize,
+    /// Effective operation flags.
+    pub(crate) flags: Flags,
+    /// Never a success entry.
+    pub(crate) silent: bool,
+}
+
+impl<L: Lock> Report<L> {
+    pub(crate) const fn new() -> Self {
+        Self { tx: None, rx: None, counters: [const { None }; COUNTED.len()] }
+    }
+
+    /// Binds a counter to the directions in `flags`. `EINVAL` if one is taken, and then nothing
+    /// has changed.
+    pub(crate) fn bind_counter(
+        &mut self,
+        value: &Arc<CounterValue>,
+        flags: Flags,
+    ) -> Result<(), Errno> {
+        let chosen = |direction: &Flags| flags.contains(*direction);
+        let taken = COUNTED.iter().zip(&self.counters).any(|(d, c)| chosen(d) && c.is_some());
+        if taken {
+            return Err(Errno::EINVAL);
+        }
+        for (direction, counter) in COUNTED.iter().zip(&mut self.counters) {
+            if chosen(direction) {
+                *counter = Some(value.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a counter counts this direction.
+    pub(crate) fn counts(&self, direction: Flags) -> bool {
+        COUNTED.iter().zip(&self.counters).any(|(d, c)| *d == direction && c.is_some())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    #[inline]
+    fn counter(&self, kind: Flags) -> Option<&CounterValue> {
+        COUNTED
+            .iter()
+            .zip(&self.counters)
+            .find(|(direction, _)| kind.intersects(**direction))
+            .and_then(|(_, counter)| counter.as_deref())
+    }
+
+    /// An operation that this endpoint started has succeeded. `kind`: its completion flags.
+    #[inline]
+    pub(crate) fn sent(&self, interest: &Interest, kind: Flags, bytes: usize) {
+        if let Some(tx) = &self.tx
+            && !interest.silent
+            && (!tx.selective || interest.flags.contains(Flags::COMPLETION))
+        {
+            tx.queue.push(Entry::new(interest.context, kind));
+        }
+        if let Some(counter) = self.counter(kind) {
+            counter.count(bytes as u64);
+        }
+    }
+
+    /// An operation that this endpoint started has failed.
+    #[cold]
+    pub(crate) fn send_failed(&self, error: CqError) {
+        let kind = Flags::from_bits_retain(error.entry.flags);
+        if let Some(tx) = &self.tx {
+            tx.queue.push_error(error);
+        }
+        if let Some(counter) = self.counter(kind) {
+            counter.count_error();
+        }
+    }
+
+    /// A receive has succeeded; `entry.flags` says what else it means. The release of a
+    /// multi-receive buffer is reported even where its owner did not ask for completions.
+    #[inline]
+    pub(crate) fn received(&self, flags: Flags, entry: Entry) {
+        if let Some(rx) = &self.rx
+            && (!rx.selective
+                || flags.contains(Flags::COMPLETION)
+                || entry.flags & Flags::MULTI_RECV.bits() != 0)
+        {
+            rx.queue.push(entry);
+        }
+        if let Some(counter) = &self.counters[1] {
+            counter.count(entry.len as u64);
+        }
+    }
+
+    /// The end of a multi-receive buffer that no message comes with.
+    pub(crate) fn released(&self, entry: Entry) {
+        if let Some(rx) = &self.rx {
+            rx.queue.push(entry);
+        }
+    }
+
+    /// A receive has failed.
+    #[cold]
+    pub(crate) fn receive_failed(&self, error: CqError) {
+        if let Some(rx) = &self.rx {
+            rx.queue.push_error(error);
+        }
+        if let Some(counter) = &self.counters[1] {
+            counter.count_error();
+        }
+    }
+
+    /// A peer has read or written memory here. With remote CQ data that makes an entry.
+    pub(crate) fn accessed(&self, kind: Flags, bytes: usize, data: Option<u64>, src: u64) {
+        if let (Some(rx), Some(data)) = (&self.rx, data) {
+            let flags = kind | Flags::REMOTE_CQ_DATA;
+            rx.queue.push(Entry { len: bytes, data, src, ..Entry::new(0, flags) });
+        }
+        if let Some(counter) = self.counter(kind & (Flags::REMOTE_READ | Flags::REMOTE_WRITE)) {
+            counter.count(bytes as u64);
+        }
+    }
+}

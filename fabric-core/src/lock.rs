@@ -1,0 +1,151 @@
+//! HOT. One data structure, two guards: the threading level, chosen at open, picks the type.
+//!
+//! `FI_THREAD_DOMAIN` and `FI_THREAD_COMPLETION` promise that the application serialises the calls
+//! that reach one object, so [`NoLock`] costs nothing. `FI_THREAD_SAFE` and automatic progress use
+//! [`SafeLock`].
+
+use core::{
+    cell::{Cell, UnsafeCell},
+    fmt,
+    ops::{Deref, DerefMut},
+};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// A way of guarding data.
+pub trait Lock: Sized + Send + Sync + 'static {
+    /// Data under this guard.
+    type Cell<T: Send>: Guarded<T>;
+    /// Whether calls from several threads are excluded here rather than by the application.
+    const SAFE: bool;
+}
+
+/// Data under some guard.
+pub trait Guarded<T>: Send + Sync {
+    /// Access while it lives.
+    type Guard<'a>: DerefMut<Target = T>
+    where
+        Self: 'a;
+    /// Wraps a value.
+    fn new(value: T) -> Self;
+    /// Waits for access.
+    fn lock(&self) -> Self::Guard<'_>;
+    /// Access if nobody else has it.
+    fn try_lock(&self) -> Option<Self::Guard<'_>>;
+}
+
+/// The application serialises.
+#[derive(Debug)]
+pub struct NoLock;
+
+/// A mutex serialises.
+#[derive(Debug)]
+pub struct SafeLock;
+
+impl Lock for NoLock {
+    type Cell<T: Send> = Unguarded<T>;
+    const SAFE: bool = false;
+}
+
+impl Lock for SafeLock {
+    type Cell<T: Send> = Mutex<T>;
+    const SAFE: bool = true;
+}
+
+impl<T: Send> Guarded<T> for Mutex<T> {
+    type Guard<'a>
+        = MutexGuard<'a, T>
+    where
+        Self: 'a;
+
+    fn new(value: T) -> Self {
+        Self::new(value)
+    }
+
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, T> {
+        self.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// Data that the application serialises access to.
+///
+/// A flag still refuses a second guard on one thread of control, since two would alias: that is an
+/// error of this library and panics, which the C face turns into `-FI_EOTHER`.
+pub struct Unguarded<T> {
+    held: Cell<bool>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the application promised by its choice of threading level (fi_domain(3)) that calls
+// which reach this object do not overlap and are ordered by its own synchronisation.
+unsafe impl<T: Send> Sync for Unguarded<T> {}
+
+impl<T> fmt::Debug for Unguarded<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unguarded")
+    }
+}
+
+impl<T: Send> Guarded<T> for Unguarded<T> {
+    type Guard<'a>
+        = UnguardedGuard<'a, T>
+    where
+        Self: 'a;
+
+    fn new(value: T) -> Self {
+        Self { held: Cell::new(false), value: UnsafeCell::new(value) }
+    }
+
+    #[inline]
+    fn lock(&self) -> UnguardedGuard<'_, T> {
+        assert!(!self.held.replace(true), "overlapping calls on an object opened without locks");
+        UnguardedGuard(self)
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<UnguardedGuard<'_, T>> {
+        if self.held.replace(true) { None } else { Some(UnguardedGuard(self)) }
+    }
+}
+
+/// Access to [`Unguarded`] data.
+pub struct UnguardedGuard<'a, T>(&'a Unguarded<T>);
+
+impl<T> fmt::Debug for UnguardedGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UnguardedGuard")
+    }
+}
+
+impl<T> Deref for UnguardedGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: `held` admits one guard, and the application admits one thread.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for UnguardedGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as for `deref`; `&mut self` makes this the only reference.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for UnguardedGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.held.set(false);
+    }
+}

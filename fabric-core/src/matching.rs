@@ -1,0 +1,287 @@
+//! HOT. Which receive gets which message: one engine for every provider.
+//!
+//! Rules (`fi_msg(3)`, `fi_tagged(3)`):
+//!
+//! * receives match in the order in which they were posted, messages in the order of arrival;
+//! * tagged and untagged messages never meet;
+//! * a tag matches where it equals the receive's outside the `ignore` bits;
+//! * a receive that names a sender takes messages of that sender only;
+//! * a claimed message is out of reach for everybody but the claim's context.
+//!
+//! The payloads `R` (what a receive brings) and `U` (what waits of a message) are the caller's.
+
+use std::fmt;
+
+/// A sender, as the transport numbers its peers.
+pub type PeerId = u32;
+
+/// Any sender.
+pub const ANY_PEER: PeerId = PeerId::MAX;
+
+/// What a receive accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// Tagged interface.
+    pub tagged: bool,
+    /// A sender, or [`ANY_PEER`].
+    pub peer: PeerId,
+    /// Tag; zero when not tagged.
+    pub tag: u64,
+    /// Tag bits that do not count.
+    pub ignore: u64,
+}
+
+/// What a message brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Tagged interface.
+    pub tagged: bool,
+    /// The sender.
+    pub peer: PeerId,
+    /// Tag; zero when not tagged.
+    pub tag: u64,
+}
+
+impl Want {
+    #[inline]
+    fn accepts(&self, key: &Key) -> bool {
+        (self.tag ^ key.tag) & !self.ignore == 0 && (self.peer == ANY_PEER || self.peer == key.peer)
+    }
+}
+
+/// A posted receive's handle. Stale ones are recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PostedId {
+    tagged: bool,
+    node: NodeId,
+}
+
+/// Posted receives and waiting messages.
+pub struct Matcher<R, U> {
+    posted: [List<(Want, R)>; 2],
+    waiting: [List<(Key, U)>; 2],
+    claimed: Vec<(usize, Key, U)>,
+}
+
+impl<R, U> fmt::Debug for Matcher<R, U> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Matcher")
+            .field("posted", &[self.posted[0].len, self.posted[1].len])
+            .field("waiting", &[self.waiting[0].len, self.waiting[1].len])
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R, U> Default for Matcher<R, U> {
+    fn default() -> Self {
+        Self {
+            posted: [List::default(), List::default()],
+            waiting: [List::default(), List::default()],
+            claimed: Vec::new(),
+        }
+    }
+}
+
+impl<R, U> Matcher<R, U> {
+    /// Adds a receive behind the others. The caller has looked at [`Matcher::take_waiting`] first.
+    #[inline]
+    pub fn post(&mut self, want: Want, receive: R) -> PostedId {
+        let node = self.posted[usize::from(want.tagged)].push_back((want, receive));
+        PostedId { tagged: want.tagged, node }
+    }
+
+    /// The first receive that accepts `key`; it stays posted.
+    #[inline]
+    pub fn find_posted(&mut self, key: &Key) -> Option<PostedId> {
+        let node = self.posted[usize::from(key.tagged)].find(|(want, _)| want.accepts(key))?;
+        Some(PostedId { tagged: key.tagged, node })
+    }
+
+    /// A posted receive.
+    #[inline]
+    pub fn posted_mut(&mut self, id: PostedId) -> Option<&mut R> {
+        self.posted[usize::from(id.tagged)].get_mut(id.node).map(|(_, receive)| receive)
+    }
+
+    /// Takes a posted receive out.
+    #[inline]
+    pub fn remove_posted(&mut self, id: PostedId) -> Option<R> {
+        self.posted[usize::from(id.tagged)].remove(id.node).map(|(_, receive)| receive)
+    }
+
+    /// Takes out the first posted receive for which `pick` holds, with what it wanted.
+    pub fn remove_posted_if(&mut self, mut pick: impl FnMut(&Want, &R) -> bool) -> Option<(Want, R)> {
+        for list in &mut self.posted {
+            if let Some(node) = list.find(|(want, receive)| pick(want, receive)) {
+                return list.remove(node);
+            }
+        }
+        None
+    }
+
+    /// Keeps a message that no receive accepted.
+    pub fn wait(&mut self, key: Key, message: U) {
+        self.waiting[usize::from(key.tagged)].push_back((key, message));
+    }
+
+    /// Takes out the first waiting message that `want` accepts.
+    #[inline]
+    pub fn take_waiting(&mut self, want: &Want) -> Option<(Key, U)> {
+        let list = &mut self.waiting[usize::from(want.tagged)];
+        let node = list.find(|(key, _)| want.accepts(key))?;
+        list.remove(node)
+    }
+
+    /// Looks at the first waiting message that `want` accepts.
+    pub fn peek_waiting(&self, want: &Want) -> Option<(&Key, &U)> {
+        let list = &self.waiting[usize::from(want.tagged)];
+        let node = list.find(|(key, _)| want.accepts(key))?;
+        list.get(node).map(|(key, message)| (key, message))
+    }
+
+    /// Reserves the first waiting message that `want` accepts for `context`.
+    pub fn claim(&mut self, want: &Want, context: usize) -> Option<(&Key, &U)> {
+        let (key, message) = self.take_waiting(want)?;
+        self.claimed.push((context, key, message));
+        self.claimed.last().map(|(_, key, message)| (key, message))
+    }
+
+    /// Takes out the message that was claimed with `context`.
+    pub fn take_claimed(&mut self, context: usize) -> Option<(Key, U)> {
+        let at = self.claimed.iter().position(|(owner, ..)| *owner == context)?;
+        let (_, key, message) = self.claimed.remove(at);
+        Some((key, message))
+    }
+
+    /// Every waiting or claimed message, for those that must change or drop theirs.
+    pub fn waiting_mut(&mut self) -> impl Iterator<Item = (&Key, &mut U)> {
+        let claimed = self.claimed.iter_mut().map(|(_, key, message)| (&*key, message));
+        self.waiting
+            .iter_mut()
+            .flat_map(List::iter_mut)
+            .map(|(key, message)| (&*key, message))
+            .chain(claimed)
+    }
+
+    /// Number of waiting messages, claimed ones included.
+    pub fn waiting_len(&self) -> usize {
+        self.waiting.iter().map(|list| list.len).sum::<usize>() + self.claimed.len()
+    }
+
+    /// Number of posted receives.
+    pub fn posted_len(&self) -> usize {
+        self.posted.iter().map(|list| list.len).sum()
+    }
+}
+
+/// A place in a [`List`] and the use of that place, so that a stale id finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NodeId {
+    at: u32,
+    generation: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// A doubly linked list in one growing block: order, removal anywhere, no allocation once warm.
+struct List<T> {
+    nodes: Vec<Node<T>>,
+    first: u32,
+    last: u32,
+    free: u32,
+    len: usize,
+}
+
+struct Node<T> {
+    value: Option<T>,
+    next: u32,
+    prev: u32,
+    generation: u32,
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self { nodes: Vec::new(), first: NONE, last: NONE, free: NONE, len: 0 }
+    }
+}
+
+impl<T> List<T> {
+    #[inline]
+    fn push_back(&mut self, value: T) -> NodeId {
+        let at = if self.free == NONE {
+            self.nodes.push(Node { value: None, next: NONE, prev: NONE, generation: 0 });
+            // 2^32 - 1 nodes would need more memory than an address space of 2^40 bytes.
+            u32::try_from(self.nodes.len() - 1).unwrap_or(NONE - 1)
+        } else {
+            let at = self.free;
+            self.free = self.nodes[at as usize].next;
+            at
+        };
+        let last = self.last;
+        let node = &mut self.nodes[at as usize];
+        node.value = Some(value);
+        node.next = NONE;
+        node.prev = last;
+        let generation = node.generation;
+        match last {
+            NONE => self.first = at,
+            last => self.nodes[last as usize].next = at,
+        }
+        self.last = at;
+        self.len += 1;
+        NodeId { at, generation }
+    }
+
+    #[inline]
+    fn find(&self, mut pick: impl FnMut(&T) -> bool) -> Option<NodeId> {
+        let mut at = self.first;
+        while at != NONE {
+            let node = &self.nodes[at as usize];
+            if node.value.as_ref().is_some_and(&mut pick) {
+                return Some(NodeId { at, generation: node.generation });
+            }
+            at = node.next;
+        }
+        None
+    }
+
+    fn get(&self, id: NodeId) -> Option<&T> {
+        let node = self.nodes.get(id.at as usize)?;
+        if node.generation == id.generation { node.value.as_ref() } else { None }
+    }
+
+    #[inline]
+    fn get_mut(&mut self, id: NodeId) -> Option<&mut T> {
+        let node = self.nodes.get_mut(id.at as usize)?;
+        if node.generation == id.generation { node.value.as_mut() } else { None }
+    }
+
+    #[inline]
+    fn remove(&mut self, id: NodeId) -> Option<T> {
+        let free = self.free;
+        let node = self.nodes.get_mut(id.at as usize)?;
+        if node.generation != id.generation {
+            return None;
+        }
+        let value = node.value.take()?;
+        let (next, prev) = (node.next, node.prev);
+        node.generation = node.generation.wrapping_add(1);
+        node.next = free;
+        self.free = id.at;
+        match prev {
+            NONE => self.first = next,
+            prev => self.nodes[prev as usize].next = next,
+        }
+        match next {
+            NONE => self.last = prev,
+            next => self.nodes[next as usize].prev = prev,
+        }
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// In no particular order.
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.nodes.iter_mut().filter_map(|node| node.value.as_mut())
+    }
+}

@@ -1,0 +1,130 @@
+//! PENDING. Descriptors to sleep on: the one place in this crate that makes system calls, because
+//! every provider's queues sleep in the same way.
+
+use std::{
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{
+        EventfdFlags, PollFd, PollFlags, Timespec,
+        epoll::{self, CreateFlags, EventData, EventFlags},
+        eventfd, poll,
+    },
+    io::{Errno as Sys, read, write},
+};
+
+use crate::{Errno, Result};
+
+/// An eventfd: set from anywhere, readable until cleared.
+#[derive(Debug)]
+pub struct Signal(OwnedFd);
+
+impl Signal {
+    /// Opens one, close-on-exec.
+    pub fn new() -> Result<Self> {
+        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    /// Makes it readable.
+    pub fn set(&self) {
+        // The only failure is a counter at its limit, and then it is readable already.
+        let _ = write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// Makes it unreadable.
+    pub fn clear(&self) {
+        let _ = read(&self.0, &mut [0u8; 8]);
+    }
+}
+
+impl AsFd for Signal {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// An epoll descriptor over a queue's own signal and the descriptors of its endpoints.
+#[derive(Debug)]
+pub struct WaitSet(OwnedFd);
+
+impl WaitSet {
+    /// Opens one, close-on-exec.
+    pub fn new() -> Result<Self> {
+        Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
+    }
+
+    /// Watches `fd` for reading. Watching one twice is harmless.
+    pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> Result<()> {
+        match epoll::add(&self.0, fd, EventData::new_u64(token), EventFlags::IN) {
+            Ok(()) | Err(Sys::EXIST) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Stops watching.
+    pub fn remove(&self, fd: BorrowedFd<'_>) {
+        // Not watched any more is what was asked for.
+        let _ = epoll::delete(&self.0, fd);
+    }
+
+    /// The tokens that are ready now, at most `N`, without sleeping.
+    pub fn ready<const N: usize>(&self, mut each: impl FnMut(u64, bool)) -> usize {
+        let mut events = [const { core::mem::MaybeUninit::uninit() }; N];
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let Ok((events, _)) = epoll::wait(&self.0, &mut events, Some(&zero)) else { return 0 };
+        for event in events.iter() {
+            let hang_up = event.flags.intersects(EventFlags::HUP | EventFlags::ERR);
+            each(event.data.u64(), hang_up);
+        }
+        events.len()
+    }
+
+    /// The descriptor's number, for applications that poll it themselves.
+    pub fn raw(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for WaitSet {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Sleeps until `fd` is readable or the deadline passes. `Err(EAGAIN)` when it passed or a signal
+/// arrived, as blocking reads report both (`fi_cq(3)`).
+pub fn sleep_on(fd: BorrowedFd<'_>, deadline: Deadline) -> Result<()> {
+    let left = deadline.left();
+    let timeout = left.map(|d| Timespec {
+        tv_sec: d.as_secs().min(i32::MAX as u64) as i64,
+        tv_nsec: d.subsec_nanos().into(),
+    });
+    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], timeout.as_ref()) {
+        Ok(0) | Err(Sys::INTR) => Err(Errno::EAGAIN),
+        Ok(_) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// When a blocking call gives up.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// From the C interface's milliseconds; negative means never.
+    pub fn from_millis(timeout: i32) -> Self {
+        Self(u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms)))
+    }
+
+    /// Time that is left, `None` for ever.
+    pub fn left(&self) -> Option<Duration> {
+        self.0.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether it has passed.
+    pub fn passed(&self) -> bool {
+        self.left().is_some_and(|d| d.is_zero())
+    }
+}
