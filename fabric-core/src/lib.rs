@@ -7,6 +7,7 @@ pub mod atomic;
 pub mod attr;
 pub mod errno;
 pub mod flags;
+pub mod mr;
 pub mod op;
 pub mod slab;
 
