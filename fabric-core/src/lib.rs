@@ -5,6 +5,7 @@
 
 pub mod atomic;
 pub mod attr;
+pub mod av;
 pub mod errno;
 pub mod flags;
 pub mod mr;
