@@ -21,6 +21,7 @@
 //! is still the same one, and as of which generation.
 
 mod format;
+mod symmetric;
 mod table;
 
 use core::{
@@ -31,6 +32,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::{Errno, Result, attr::AvType, flags::Flags, op::ADDR_UNSPEC};
 pub use format::AddressFormat;
+pub use symmetric::symmetric_names;
 use table::{Change, Table};
 
 /// `FI_SYMMETRIC`, a hint that every process inserts the same addresses; of no effect here.

@@ -6,6 +6,7 @@
 pub mod atomic;
 pub mod attr;
 pub mod av;
+pub mod eq;
 pub mod errno;
 pub mod flags;
 pub mod mr;

@@ -40,7 +40,10 @@ pub fn check_target(size: usize, piece: &IoVec) -> Result<()> {
 /// region), does not overlap `operand`, `compare` or `result`, and is meanwhile changed by others
 /// with atomic instructions only, which the application promises by exposing the region to atomic
 /// operations.
-#[allow(clippy::too_many_arguments)]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one call per request, each part checked against the others"
+)]
 pub unsafe fn apply(
     kind: AtomicKind,
     datatype: u32,

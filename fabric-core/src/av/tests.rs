@@ -171,6 +171,36 @@ fn busy_while_bound() {
     assert_eq!(av.bind().unwrap_err(), Errno::EINVAL);
 }
 
+/// One thread gives index 0 to ever other peers while another caches it by generation.
+#[test]
+fn a_cache_is_not_fooled_by_another_thread() {
+    let av = open(Flags::empty());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for host in 1..=2000u32 {
+                av.insert(&padded(host as u8, 0), None).unwrap();
+                av.remove(0).unwrap();
+            }
+        });
+        let (mut cached, mut last): (Option<Peer>, u64) = (None, 0);
+        for _ in 0..2000 {
+            let now = av.generation();
+            assert!(now >= last);
+            if cached.as_ref().is_none_or(|peer| peer.generation != now) {
+                let fresh = av.resolve(0);
+                assert!(fresh.as_ref().is_none_or(|peer| peer.generation >= now));
+                if let (Some(old), Some(new)) = (&cached, &fresh)
+                    && old.entry == new.entry
+                {
+                    assert_eq!(old.address, new.address);
+                }
+                cached = fresh;
+            }
+            last = now;
+        }
+    });
+}
+
 /// Entries as (host, insertions) by index.
 #[derive(Default)]
 struct Model(Vec<Option<(u8, usize)>>);
