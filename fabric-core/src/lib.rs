@@ -3,8 +3,14 @@
 //! Nothing here opens a socket, maps memory or speaks C. Providers bring the transport, the `ffi`
 //! crate brings the C face; both lean on this crate and never on each other.
 
+pub mod atomic;
 pub mod attr;
+pub mod av;
+pub mod eq;
 pub mod errno;
 pub mod flags;
+pub mod mr;
+pub mod op;
+pub mod slab;
 
 pub use errno::{Errno, Result};

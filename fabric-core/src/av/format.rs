@@ -1,0 +1,26 @@
+//! SETUP. What an address vector must know about addresses.
+
+use crate::Result;
+
+/// An address format of a provider.
+///
+/// A *canonical* address is the one spelling of it: equal peers have equal canonical bytes, and
+/// parsing them gives them back.
+pub trait AddressFormat: Send + Sync {
+    /// One of [`crate::attr::addr_format`].
+    fn addr_format(&self) -> u32;
+
+    /// Reads one address from the front of `bytes`: its canonical form, and the bytes that it took.
+    /// Padding and unused bits are dropped. `EINVAL` for what is no address of this format.
+    fn parse(&self, bytes: &[u8]) -> Result<(Box<[u8]>, usize)>;
+
+    /// The canonical address as text (`fi_av_straddr`).
+    fn text(&self, canonical: &[u8]) -> String;
+
+    /// Bytes of every address in a packed array; `None` where lengths differ, as with text, and
+    /// arrays are of pointers.
+    fn addr_len(&self) -> Option<usize>;
+
+    /// The canonical address of a node and service, as far as the format can name any.
+    fn service_address(&self, node: Option<&str>, service: Option<&str>) -> Result<Box<[u8]>>;
+}

@@ -1,0 +1,223 @@
+//! HOT. Memory regions of a domain: registration, and the target's answer to a key.
+//!
+//! A peer names memory by key, address and length. [`MrTable::resolve`] turns that into pieces of
+//! local memory or refuses, and nothing is touched before it has said yes:
+//!
+//! | a peer's request                                               | answer   |
+//! |----------------------------------------------------------------|----------|
+//! | key never given out, closed, or of a region not yet enabled     | `ENOKEY` |
+//! | region lacks the `REMOTE_READ` or `REMOTE_WRITE` that is needed | `EACCES` |
+//! | any byte outside the region, or an address that wraps           | `EINVAL` |
+//! | no byte at all, at any address                                  | no piece |
+//!
+//! | registration                                                    | answer         |
+//! |-----------------------------------------------------------------|----------------|
+//! | no piece, more than [`IOV_LIMIT`], a piece that wraps, an offset, unknown access bits | `EINVAL` |
+//! | unknown flags                                                   | `EBADFLAGS`    |
+//! | requested key in use                                            | `ENOKEY`       |
+//! | requested key is all ones, which means "no key"                 | `EKEYREJECTED` |
+//!
+//! The table is one hash map behind a reader-writer lock, held for one look-up. A lock, although
+//! this is a hot path: every thread of the process may register and close while others serve
+//! peers, and one uncontended atomic is small against the copy that follows. The hash is a
+//! multiplication, because peers look keys up but cannot insert any.
+
+mod region;
+
+use core::{
+    fmt,
+    hash::{BuildHasherDefault, Hasher},
+};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use crate::{
+    Errno, Result,
+    flags::{Flags, MrMode},
+    op::IoVec,
+};
+pub use region::{Pieces, Region, RemoteWriteEvent, Resolved};
+
+/// Pieces of memory in one region (`mr_iov_limit`).
+pub const IOV_LIMIT: usize = 4;
+
+/// The key of a region that has none (`FI_KEY_NOTAVAIL`).
+pub const KEY_NOTAVAIL: u64 = u64::MAX;
+
+/// Bytes of a key in raw form, and of the keys themselves (`mr_key_size`).
+pub const KEY_SIZE: usize = 8;
+
+/// Operations that a region may be registered for.
+const ACCESS: Flags = Flags::SEND
+    .union(Flags::RECV)
+    .union(Flags::READ)
+    .union(Flags::WRITE)
+    .union(Flags::REMOTE_READ)
+    .union(Flags::REMOTE_WRITE)
+    .union(Flags::COLLECTIVE);
+
+/// A wish to register memory (`fi_mr_attr`).
+#[derive(Clone, Copy, Debug)]
+pub struct MrRequest<'a> {
+    /// The memory, 1 to [`IOV_LIMIT`] pieces. Base null with all ones as length is everything.
+    pub iov: &'a [IoVec],
+    /// What the region is used for.
+    pub access: Flags,
+    /// The application's key; ignored where the provider chooses.
+    pub requested_key: u64,
+    /// Reserved, zero.
+    pub offset: u64,
+    /// `RMA_EVENT` and `RMA_PMEM`; others are refused.
+    pub flags: Flags,
+    /// The application's context.
+    pub context: usize,
+}
+
+/// The regions of one domain.
+pub struct MrTable {
+    mode: MrMode,
+    regions: RwLock<Regions>,
+}
+
+type Regions = HashMap<u64, Arc<Region>, BuildHasherDefault<KeyHasher>>;
+
+impl MrTable {
+    /// An empty table. The legacy modes are taken for what they stand for: `BASIC` for virtual
+    /// addresses and provider keys, `SCALABLE` for neither.
+    pub fn new(mode: MrMode) -> Self {
+        let mode = if mode.contains(MrMode::BASIC) {
+            mode | MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY
+        } else {
+            mode
+        };
+        Self { mode, regions: RwLock::default() }
+    }
+
+    /// Registers memory. The region ends with [`MrTable::close`], not with the last `Arc`.
+    ///
+    /// With `PROV_KEY` the key is 64 random bits of the operating system, so that a peer reaches
+    /// only what it was told about; else it is the requested one. A region waits for
+    /// [`Region::enable`] if the domain's mode has `ENDPOINT`, or `RMA_EVENT` and so has `flags`.
+    pub fn register(&self, request: &MrRequest<'_>) -> Result<Arc<Region>> {
+        if request.offset != 0 || !ACCESS.contains(request.access) {
+            return Err(Errno::EINVAL);
+        }
+        if !(Flags::RMA_EVENT | Flags::RMA_PMEM).contains(request.flags) {
+            return Err(Errno::EBADFLAGS);
+        }
+        let pieces = Pieces::of_region(request.iov)?;
+
+        let mut regions = self.write();
+        let mut key = request.requested_key;
+        if self.mode.contains(MrMode::PROV_KEY) {
+            key = random_key()?;
+            while key == KEY_NOTAVAIL || regions.contains_key(&key) {
+                key = random_key()?;
+            }
+        }
+        if key == KEY_NOTAVAIL {
+            return Err(Errno::EKEYREJECTED);
+        }
+        match regions.entry(key) {
+            Entry::Occupied(_) => Err(Errno::ENOKEY),
+            Entry::Vacant(place) => {
+                let region = Arc::new(Region::new(self.mode, key, pieces, request));
+                Ok(place.insert(region).clone())
+            }
+        }
+    }
+
+    /// Ends a region: its key is free again and no later request finds it. Accesses already
+    /// resolved are not waited for. `EINVAL` if it is not, or no longer, in this table.
+    pub fn close(&self, region: &Region) -> Result<()> {
+        let mut regions = self.write();
+        match regions.entry(region.key()) {
+            Entry::Occupied(place) if core::ptr::eq(&raw const **place.get(), region) => {
+                place.remove();
+                Ok(())
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Finds the memory that a peer names, for operations that need `need` (`REMOTE_READ`,
+    /// `REMOTE_WRITE` or both). Answers as in the module's table.
+    pub fn resolve(&self, key: u64, addr: u64, len: u64, need: Flags) -> Result<Resolved> {
+        self.read().get(&key).ok_or(Errno::ENOKEY)?.resolve(addr, len, need)
+    }
+
+    /// Regions present; a domain with any is busy.
+    pub fn len(&self) -> usize {
+        self.read().len()
+    }
+
+    /// No region present.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    // A panic cannot leave the map half changed, so a poisoned lock is as good as any.
+    fn read(&self) -> RwLockReadGuard<'_, Regions> {
+        self.regions.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Regions> {
+        self.regions.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for MrTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MrTable").field("mode", &self.mode).field("len", &self.len()).finish()
+    }
+}
+
+/// A key as the bytes that applications exchange with `FI_MR_RAW`: least significant first on
+/// every host.
+pub const fn raw_key(key: u64) -> [u8; KEY_SIZE] {
+    key.to_le_bytes()
+}
+
+/// The key in raw bytes (`fi_mr_map_raw`); `EINVAL` unless there are [`KEY_SIZE`].
+pub fn key_from_raw(raw: &[u8]) -> Result<u64> {
+    raw.try_into().map(u64::from_le_bytes).map_err(|_| Errno::EINVAL)
+}
+
+fn random_key() -> Result<u64> {
+    use rustix::{
+        io::Errno as Os,
+        rand::{GetRandomFlags, getrandom},
+    };
+    let mut bytes = [0; KEY_SIZE];
+    loop {
+        match getrandom(&mut bytes, GetRandomFlags::empty()) {
+            Ok(KEY_SIZE) => return Ok(u64::from_ne_bytes(bytes)),
+            Ok(_) | Err(Os::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// Spreads keys that applications number from zero, or align, over the whole word.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+    fn write_u64(&mut self, key: u64) {
+        let product = (self.0 ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ (product >> 32);
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests;
