@@ -11,6 +11,7 @@ use crate::{
     av::Av,
     completion::{Counter, Cq},
     domain::Domain,
+    engine::Stats,
     eq::EventQueue,
     flags::Flags,
     lock::Lock,
@@ -60,13 +61,26 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
     fn atomic_limit(&self) -> usize;
 
     /// Posts a send.
-    fn send(&self, op: &SendOp<'_>) -> Result<()>;
+    ///
+    /// # Safety
+    /// The memory that `op` describes is valid for the operation's accesses until it completes or
+    /// the endpoint is closed; for injects and control structures until the call returns.
+    unsafe fn send(&self, op: &SendOp<'_>) -> Result<()>;
     /// Posts a receive, or peeks, claims, discards as the flags say.
-    fn recv(&self, op: &RecvOp<'_>) -> Result<()>;
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send`].
+    unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<()>;
     /// Posts a read or write.
-    fn rma(&self, op: &RmaOp<'_>) -> Result<()>;
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send`].
+    unsafe fn rma(&self, op: &RmaOp<'_>) -> Result<()>;
     /// Posts an atomic operation.
-    fn atomic(&self, op: &AtomicOp<'_>) -> Result<()>;
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send`].
+    unsafe fn atomic(&self, op: &AtomicOp<'_>) -> Result<()>;
     /// Cancels the operation with this context, if it is still waiting; `Ok` either way.
     fn cancel(&self, context: usize) -> Result<()>;
 
@@ -75,6 +89,8 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
     /// A descriptor that turns readable when [`Endpoint::arm`] has been called and something
     /// happened since; stable for the endpoint's life. Opens it on first use.
     fn wait_fd(&self) -> Result<i32>;
+    /// Counts of what happened so far.
+    fn stats(&self) -> Stats;
     /// Asks peers to ring. `Ok(false)`: something is ready already, do not sleep.
     fn arm(&self) -> Result<bool>;
 }

@@ -3,7 +3,7 @@
 use core::{fmt, num::NonZeroI32};
 
 /// Result of every operation that can be refused.
-pub type Result<T> = core::result::Result<T, Errno>;
+pub type Result<T, E = Errno> = core::result::Result<T, E>;
 
 /// A positive error number. The C face returns its negative.
 ///

@@ -3,14 +3,27 @@
 //! Nothing here opens a socket, maps memory or speaks C. Providers bring the transport, the `ffi`
 //! crate brings the C face; both lean on this crate and never on each other.
 
+pub mod api;
 pub mod atomic;
 pub mod attr;
+pub mod auto;
 pub mod av;
+pub mod completion;
+pub mod domain;
+pub mod engine;
 pub mod eq;
 pub mod errno;
 pub mod flags;
+pub mod lock;
+pub mod matching;
+pub mod mem;
 pub mod mr;
 pub mod op;
+pub mod rdm;
+pub mod ring;
 pub mod slab;
+pub mod sync;
+pub mod wait;
+pub mod wire;
 
 pub use errno::{Errno, Result};

@@ -153,14 +153,14 @@ impl<R, U> Matcher<R, U> {
         Some((key, message))
     }
 
-    /// Every waiting or claimed message, for those that must change or drop theirs.
-    pub fn waiting_mut(&mut self) -> impl Iterator<Item = (&Key, &mut U)> {
-        let claimed = self.claimed.iter_mut().map(|(_, key, message)| (&*key, message));
-        self.waiting
-            .iter_mut()
-            .flat_map(List::iter_mut)
-            .map(|(key, message)| (&*key, message))
-            .chain(claimed)
+    /// Drops the waiting and claimed messages for which `keep` does not hold.
+    pub fn retain_waiting(&mut self, mut keep: impl FnMut(&Key, &U) -> bool) {
+        for list in &mut self.waiting {
+            while let Some(node) = list.find(|(key, message)| !keep(key, message)) {
+                list.remove(node);
+            }
+        }
+        self.claimed.retain(|(_, key, message)| keep(key, message));
     }
 
     /// Number of waiting messages, claimed ones included.
@@ -278,10 +278,5 @@ impl<T> List<T> {
         }
         self.len -= 1;
         Some(value)
-    }
-
-    /// In no particular order.
-    fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.nodes.iter_mut().filter_map(|node| node.value.as_mut())
     }
 }

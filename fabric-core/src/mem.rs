@@ -110,6 +110,20 @@ impl Buffers {
         done
     }
 
+    /// Copies as many bytes as fit into `out`; returns how many.
+    pub fn copy_into(&self, out: &Self) -> usize {
+        let mut done = 0;
+        for piece in self.iov() {
+            let bytes = SharedBytes { ptr: piece.base, len: piece.len };
+            let n = bytes.copy_to(0, out, done, piece.len);
+            done += n;
+            if n < piece.len {
+                break;
+            }
+        }
+        done
+    }
+
     /// The bytes in a buffer of our own.
     pub fn to_boxed(&self) -> Box<[u8]> {
         let mut all = vec![0; self.len].into_boxed_slice();
@@ -225,6 +239,16 @@ impl SharedBytes {
             done += piece.len;
         }
         done
+    }
+
+    /// Copies bytes from `at` into `out`; returns how many there were.
+    pub fn copy_out(&self, at: usize, out: &mut [u8]) -> usize {
+        let len = out.len().min(self.len.saturating_sub(at));
+        if len != 0 {
+            // SAFETY: in bounds by the line above and mapped by promise; `out` is ours.
+            unsafe { ptr::copy_nonoverlapping(self.ptr.add(at), out.as_mut_ptr(), len) };
+        }
+        len
     }
 
     /// Copies everything into a buffer of our own.

@@ -75,7 +75,8 @@ impl WaitSet {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let Ok((events, _)) = epoll::wait(&self.0, &mut events, Some(&zero)) else { return 0 };
         for event in events.iter() {
-            let hang_up = event.flags.intersects(EventFlags::HUP | EventFlags::ERR);
+            let flags = event.flags;
+            let hang_up = flags.intersects(EventFlags::HUP | EventFlags::ERR);
             each(event.data.u64(), hang_up);
         }
         events.len()

@@ -220,6 +220,9 @@ pub trait Wire: Sized + Send + 'static {
     /// Starts to answer peers. `sleeps`: the owner will at times wait on a descriptor.
     fn enable(&mut self, sleeps: bool) -> Result<()>;
 
+    /// Stops answering and lets everything go; what was emitted stays for peers to read.
+    fn close(&mut self);
+
     /// The peer with this address, made known if it was not.
     fn peer(&mut self, address: &[u8]) -> Result<PeerId>;
 

@@ -102,6 +102,8 @@ pub struct Stats {
 pub struct Engine<W: Wire, L: Lock> {
     pub(crate) wire: W,
     pub(crate) core: Core<L>,
+    /// Data calls are accepted.
+    pub(crate) enabled: bool,
 }
 
 impl<W: Wire, L: Lock> fmt::Debug for Engine<W, L> {
@@ -147,7 +149,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             limits,
             stats: Stats::default(),
         };
-        Self { wire, core }
+        Self { wire, core, enabled: false }
     }
 
     /// Takes the address vector's entries as peers.
@@ -242,7 +244,7 @@ impl<L: Lock> Core<L> {
             Some(Op::Grant) => self.handle_grant(tx, peer, packet),
             Some(Op::Release) => self.handle_release(peer, packet),
             Some(Op::Stream) => self.handle_stream(tx, peer, packet),
-            None => Err(Malformed),
+            None => None,
         }
         .ok_or(Malformed)
     }

@@ -113,7 +113,7 @@ impl<L: Lock> Core<L> {
         for piece in remote.as_slice() {
             let memory =
                 self.regions.resolve(piece.key, piece.addr, piece.len as u64, need)?;
-            checked.push((region_buffers(&memory)?, memory));
+            checked.push((memory.buffers(), memory));
         }
         Ok(checked)
     }
@@ -199,11 +199,13 @@ impl<L: Lock> Core<L> {
                 && (bytes <= tx.max_payload(peer) || tx.grow(peer, bytes)));
         if small {
             let head = Head { op: Op::Reply as u8, flags: 0, a: theirs, b: 0 };
-            if let [piece] = pieces.as_slice()
-                && self.peer_mut(peer).control.is_empty()
-                && tx.try_emit(peer, head, &Source::all(&[], piece)) != Err(Refused::Again)
-            {
-            } else {
+            let direct = match pieces.as_slice() {
+                [piece] if self.peer_mut(peer).control.is_empty() => {
+                    tx.try_emit(peer, head, &Source::all(&[], piece)) != Err(Refused::Again)
+                }
+                _ => false,
+            };
+            if !direct {
                 let mut gathered = vec![0; bytes];
                 let mut at = 0;
                 for piece in &pieces {
@@ -211,8 +213,7 @@ impl<L: Lock> Core<L> {
                 }
                 self.control(tx, peer, head, &gathered);
             }
-            let served = Service { peer, pieces, bytes, to: None, sent: 0 };
-            self.read_done(served);
+            self.read_served(bytes);
             return Some(());
         }
         let mut words = Words::new();
@@ -240,7 +241,7 @@ impl<L: Lock> Core<L> {
             return Some(());
         };
         let local = *op.payload.buffers();
-        if op.kind != TxKind::Read || places.total() != local.len() {
+        if !op.kind.is_read() || places.total() != local.len() {
             return None;
         }
         if self.copy_into(tx, peer, places.as_slice(), &[local]).is_ok() {

@@ -98,7 +98,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             routes.peers.clear();
             routes.generation = generation;
         }
-        let address = av.resolve(addr).ok_or(Errno::EINVAL)?;
+        let address = av.lookup(addr)?;
         let peer = self.wire.peer(&address)?;
         let at = usize::try_from(addr).map_err(|_| Errno::EINVAL)?;
         let peers = &mut self.core.routes.peers;
@@ -114,7 +114,8 @@ impl<W: Wire, L: Lock> Engine<W, L> {
     pub(crate) fn refresh_source(&mut self, peer: PeerId) {
         let Some(av) = self.core.routes.av() else { return };
         let generation = av.generation();
-        let source = av.find(self.wire.address(peer)).unwrap_or(ADDR_UNSPEC);
+        let found = av.find(self.wire.address(peer));
+        let source = found.map_or(ADDR_UNSPEC, |addr| av.report_id(addr));
         self.core.peer_mut(peer).source = (source, generation.wrapping_add(1));
     }
 

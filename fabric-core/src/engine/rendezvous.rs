@@ -277,7 +277,7 @@ impl<L: Lock> Core<L> {
         true
     }
 
-    fn read_served(&mut self, bytes: usize) {
+    pub(super) fn read_served(&mut self, bytes: usize) {
         self.stats.served += 1;
         if self.limits.rma_event {
             self.report.accessed(super::REMOTE_READ, bytes, None, crate::op::ADDR_UNSPEC);

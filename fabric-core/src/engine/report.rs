@@ -129,10 +129,19 @@ impl<L: Lock> Report<L> {
         }
     }
 
-    /// The end of a multi-receive buffer that no message comes with.
-    pub(crate) fn released(&self, entry: Entry) {
-        if let Some(rx) = &self.rx {
+    /// A peek has found a message. That is no receive, so nothing is counted.
+    pub(crate) fn peeked(&self, flags: Flags, entry: Entry) {
+        if let Some(rx) = &self.rx
+            && (!rx.selective || flags.contains(Flags::COMPLETION))
+        {
             rx.queue.push(entry);
+        }
+    }
+
+    /// A peek has found nothing.
+    pub(crate) fn peek_failed(&self, error: CqError) {
+        if let Some(rx) = &self.rx {
+            rx.queue.push_error(error);
         }
     }
 

@@ -2,7 +2,10 @@
 //! queue that keeps their order.
 
 use super::{
-    Core, Engine, packet::RemotePieces, packet::Words, peers::Stream, report::Interest,
+    Core, Engine,
+    packet::{RemotePieces, Words},
+    peers::Stream,
+    report::Interest,
 };
 use crate::{
     Errno, Result,
@@ -38,7 +41,7 @@ pub(crate) struct TxOp {
 }
 
 /// What kind of operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum TxKind {
     Send { tagged: bool, tag: u64 },
     Write,
@@ -62,7 +65,7 @@ impl TxKind {
     }
 
     /// Reads keep their order among themselves without waiting for each other.
-    const fn is_read(&self) -> bool {
+    pub(super) const fn is_read(&self) -> bool {
         matches!(self, Self::Read)
     }
 }
@@ -285,6 +288,9 @@ impl<L: Lock> Core<L> {
         if op.started {
             let state = self.peer_mut(op.peer);
             state.outstanding = state.outstanding.saturating_sub(1);
+            if op.kind.is_read() {
+                self.read_ended(op.peer, op.remote.total());
+            }
         }
         match outcome {
             Ok(bytes) => self.report.sent(&op.interest, op.kind.flags(), bytes),

@@ -8,9 +8,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::{IOV_LIMIT, KEY_SIZE, MrRequest, raw_key};
 use crate::{
-    Errno, Result,
+    Errno, Result, atomic,
     flags::{Flags, MrMode},
-    op::IoVec,
+    mem::Buffers,
+    op::{AtomicKind, IoVec},
 };
 
 /// Counts remote writes to a region; what a counter does for `FI_RMA_EVENT`.
@@ -163,6 +164,47 @@ impl Resolved {
     /// The memory, in order of the peer's bytes.
     pub const fn pieces(&self) -> &Pieces {
         &self.pieces
+    }
+
+    /// The memory for copying.
+    pub fn buffers(&self) -> Buffers {
+        // SAFETY: by registering the memory its owner promised that peers may access it as long as
+        // the region is open; an access that began before is its owner's to wait for (fi_mr(3)).
+        // A resolution has at most `IOV_LIMIT` pieces inside the region, so nothing is refused.
+        unsafe { Buffers::new(self.pieces.as_slice()) }.unwrap_or(Buffers::EMPTY)
+    }
+
+    /// Bytes in all.
+    pub fn len(&self) -> usize {
+        self.pieces.as_slice().iter().map(|piece| piece.len).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Applies an atomic operation (family, datatype, operation) to `count` elements of one piece.
+    /// Fails as [`atomic::apply`] does; `EINVAL` too if the piece is not `count` elements long.
+    pub fn apply_atomic(
+        &self,
+        piece: usize,
+        (kind, datatype, op): (AtomicKind, u32, u32),
+        operand: &[u8],
+        compare: &[u8],
+        result: &mut [u8],
+        count: usize,
+    ) -> Result<()> {
+        let piece = self.pieces.as_slice().get(piece).ok_or(Errno::EINVAL)?;
+        let size = atomic::valid(kind, datatype, op)?;
+        if count.checked_mul(size) != Some(piece.len) {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the piece lies in a region whose owner lets peers apply atomic operations, and is
+        // exactly `count` elements long; the three slices are the caller's own memory.
+        unsafe {
+            atomic::apply(kind, datatype, op, piece.base, operand, compare, result, count)
+        }
     }
 
     /// To be called once when a write is complete and its bytes are visible: counts it, if the

@@ -1,0 +1,84 @@
+//! PENDING. Automatic progress: a thread that sleeps until a peer rings, started only for domains
+//! that asked for `FI_PROGRESS_AUTO`.
+
+use std::{
+    fmt,
+    os::fd::{AsFd, BorrowedFd},
+    sync::{Arc, Weak},
+    thread::{Builder, JoinHandle},
+    time::Duration,
+};
+
+use crate::{
+    Errno, Result,
+    api::Endpoint,
+    sync::{AtomicBool, Ordering},
+    wait::{Deadline, Signal, WaitSet, sleep_on},
+};
+
+/// The thread; it ends when this is dropped.
+pub struct AutoProgress {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Stop {
+    asked: AtomicBool,
+    signal: Signal,
+}
+
+impl fmt::Debug for AutoProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AutoProgress")
+    }
+}
+
+/// The endpoint was in use by others when it was to be armed; look again after this long.
+const BUSY: Duration = Duration::from_micros(50);
+
+impl AutoProgress {
+    /// Starts moving `endpoint` forward.
+    pub fn start<E: Endpoint>(endpoint: &Arc<E>) -> Result<Self> {
+        let stop = Arc::new(Stop { asked: AtomicBool::new(false), signal: Signal::new()? });
+        let wait = WaitSet::new()?;
+        wait.add(stop.signal.as_fd(), 0)?;
+        // SAFETY: the endpoint keeps its descriptor open while it lives; it drops this thread
+        // before it ends.
+        wait.add(unsafe { BorrowedFd::borrow_raw(endpoint.wait_fd()?) }, 1)?;
+        let (weak, told) = (Arc::downgrade(endpoint), stop.clone());
+        let thread = Builder::new()
+            .name("percale-progress".into())
+            .spawn(move || run(&weak, &told, &wait))
+            .map_err(|e| Errno::new(e.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+fn run<E: Endpoint>(endpoint: &Weak<E>, stop: &Stop, wait: &WaitSet) {
+    // Acquire: pairs with the release store in `drop`.
+    while !stop.asked.load(Ordering::Acquire) {
+        let Some(endpoint) = endpoint.upgrade() else { return };
+        endpoint.progress();
+        let quiet = endpoint.arm();
+        drop(endpoint);
+        match quiet {
+            // An error of poll itself cannot be repaired here; do not spin on it.
+            Ok(true) => match sleep_on(wait.as_fd(), Deadline::from_millis(-1)) {
+                Ok(()) | Err(Errno::EAGAIN) => {}
+                Err(_) => std::thread::sleep(BUSY),
+            },
+            Ok(false) => std::thread::yield_now(),
+            Err(_) => std::thread::sleep(BUSY),
+        }
+    }
+}
+
+impl Drop for AutoProgress {
+    fn drop(&mut self) {
+        self.stop.asked.store(true, Ordering::Release);
+        self.stop.signal.set();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
