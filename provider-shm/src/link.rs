@@ -1,0 +1,266 @@
+//! SETUP. The socket between two endpoints: introductions, rings as descriptors, the doorbell, and
+//! by its hang-up the news of a peer's end.
+
+use std::{
+    io::{IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use fabric_core::{Errno, Result, ring::Geometry};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno as Sys,
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+        SocketType, accept_with, bind, connect, listen, recvmsg, send, sendmsg, socket_with,
+        sockopt::socket_peercred,
+    },
+    process::getuid,
+};
+
+use crate::address::ADDRESS_MAX;
+
+const HELLO: u64 = u64::from_ne_bytes(*b"PercaleH");
+const RING: u64 = u64::from_ne_bytes(*b"PercaleR");
+
+/// Version of the introduction, the rings and the packets in them. Others are refused.
+const VERSION: u32 = 1;
+
+/// Connections that may wait to be accepted; the kernel lowers it to its own limit.
+const BACKLOG: i32 = 4096;
+
+/// Bytes of the longest message.
+const MESSAGE_MAX: usize = 64 + ADDRESS_MAX;
+
+/// Who an endpoint is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Drawn at random when the endpoint was opened: tells a restarted peer from the old one.
+    pub id: [u8; 16],
+    /// The endpoint sleeps at times and wants its bell rung.
+    pub sleeps: bool,
+    /// Address and value of a word in its memory, to try out direct copies.
+    pub probe: (u64, u64),
+    /// Canonical address.
+    pub address: Box<[u8]>,
+}
+
+/// What a peer says over the socket.
+#[derive(Debug)]
+pub enum Said {
+    /// An introduction.
+    Hello(Hello),
+    /// A ring that it will produce into.
+    Ring { fd: OwnedFd, slots: u32, bytes: usize },
+    /// Ding.
+    Bell,
+}
+
+/// One connected socket.
+#[derive(Debug)]
+pub struct Link {
+    socket: OwnedFd,
+    pid: i32,
+}
+
+/// Opens the socket that peers connect to.
+pub fn listen_at(address: &SocketAddrUnix) -> Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    bind(&socket, address)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Takes one waiting connection. Other users' are closed at once.
+pub fn accept_one(listener: &OwnedFd) -> Result<Option<Link>> {
+    match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+        Ok(socket) => Link::new(socket).map(Some),
+        Err(Sys::AGAIN | Sys::INTR | Sys::CONNABORTED) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+impl Link {
+    /// Connects. `EAGAIN` when the peer's queue of connections is full, `ECONNREFUSED` when nobody
+    /// listens, `EACCES` when the listener is another user's.
+    pub fn connect(address: &SocketAddrUnix) -> Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        connect(&socket, address)?;
+        Self::new(socket)
+    }
+
+    fn new(socket: OwnedFd) -> Result<Self> {
+        let peer = socket_peercred(&socket)?;
+        if peer.uid != getuid() {
+            return Err(Errno::EACCES);
+        }
+        Ok(Self { socket, pid: peer.pid.as_raw_nonzero().get() })
+    }
+
+    /// The peer's process id as this process sees it, zero in a PID namespace beside ours.
+    pub const fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Introduces this endpoint.
+    pub fn say_hello(&self, hello: &Hello) -> Result<()> {
+        let mut message = Vec::with_capacity(MESSAGE_MAX);
+        message.extend_from_slice(&HELLO.to_ne_bytes());
+        message.extend_from_slice(&VERSION.to_ne_bytes());
+        message.extend_from_slice(&u32::from(hello.sleeps).to_ne_bytes());
+        message.extend_from_slice(&hello.id);
+        message.extend_from_slice(&hello.probe.0.to_ne_bytes());
+        message.extend_from_slice(&hello.probe.1.to_ne_bytes());
+        message.extend_from_slice(&hello.address);
+        send(&self.socket, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Hands a ring over.
+    pub fn give_ring(&self, fd: BorrowedFd<'_>, geometry: Geometry) -> Result<()> {
+        let mut message = [0u8; 24];
+        message[..8].copy_from_slice(&RING.to_ne_bytes());
+        message[8..16].copy_from_slice(&u64::from(geometry.slots()).to_ne_bytes());
+        message[16..].copy_from_slice(&(geometry.bytes() as u64).to_ne_bytes());
+        let fds = [fd];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+            return Err(Errno::ENOBUFS);
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        sendmsg(&self.socket, &[IoSlice::new(&message)], &mut control, flags)?;
+        Ok(())
+    }
+
+    /// Rings the peer's bell. A full socket has bells enough in it.
+    pub fn ring_bell(&self) {
+        let _ = send(&self.socket, b"!", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    }
+
+    /// The next thing the peer said, `None` if there is nothing now. `ECONNRESET` at its end,
+    /// `EPROTO` for anything that this version does not say.
+    pub fn hear(&self) -> Result<Option<Said>> {
+        let mut bytes = [0u8; MESSAGE_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let got = match recvmsg(
+            &self.socket,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut control,
+            flags,
+        ) {
+            Ok(got) => got,
+            Err(Sys::AGAIN | Sys::INTR) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let mut fd = None;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                fd = fds.last();
+            }
+        }
+        if got.bytes == 0 {
+            return Err(Errno::ECONNRESET);
+        }
+        let cut = got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+        match parse(&bytes[..got.bytes], fd) {
+            Some(said) if !cut => Ok(Some(said)),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Whether the peer still has its end. While it has, its process id is its own.
+    pub fn is_alive(&self) -> bool {
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut fds = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::empty())];
+        matches!(poll(&mut fds, Some(&zero)), Ok(0))
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn parse(bytes: &[u8], fd: Option<OwnedFd>) -> Option<Said> {
+    if let ([_], None) = (bytes, &fd) {
+        return Some(Said::Bell);
+    }
+    let word = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    match (word(0)?, fd) {
+        (HELLO, None) => {
+            let version = u32::from_ne_bytes(bytes.get(8..12)?.try_into().ok()?);
+            let sleeps = u32::from_ne_bytes(bytes.get(12..16)?.try_into().ok()?);
+            if version != VERSION || sleeps > 1 {
+                return None;
+            }
+            let address = bytes.get(48..)?;
+            let canonical = crate::address::canonical(address).ok()?;
+            (*canonical == *address).then_some(Said::Hello(Hello {
+                id: bytes.get(16..32)?.try_into().ok()?,
+                sleeps: sleeps == 1,
+                probe: (word(32)?, word(40)?),
+                address: canonical,
+            }))
+        }
+        (RING, Some(fd)) if bytes.len() == 24 => {
+            let (slots, bytes) = (word(8)?, word(16)?);
+            Some(Said::Ring {
+                fd,
+                slots: u32::try_from(slots).ok()?,
+                bytes: usize::try_from(bytes).ok()?,
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::{socket_address, unique};
+
+    #[test]
+    fn introductions_and_rings_cross_without_an_accept() {
+        let name = unique().unwrap();
+        let address = socket_address(&name).unwrap();
+        let listener = listen_at(&address).unwrap();
+        let ours = Link::connect(&address).unwrap();
+        let hello = Hello { id: [7; 16], sleeps: true, probe: (1, 2), address: name };
+        ours.say_hello(&hello).unwrap();
+        let (segment, fd) = crate::segment::Segment::create(crate::segment::cold().unwrap()).unwrap();
+        ours.give_ring(fd.as_fd(), segment.geometry()).unwrap();
+        ours.ring_bell();
+
+        let theirs = accept_one(&listener).unwrap().unwrap();
+        assert!(matches!(theirs.hear(), Ok(Some(Said::Hello(said))) if said == hello));
+        assert!(matches!(theirs.hear(), Ok(Some(Said::Ring { slots: 16, bytes: 4096, .. }))));
+        assert!(matches!(theirs.hear(), Ok(Some(Said::Bell))));
+        assert!(matches!(theirs.hear(), Ok(None)));
+        assert!(theirs.is_alive());
+        drop(ours);
+        assert!(!theirs.is_alive());
+        assert_eq!(theirs.hear().unwrap_err(), Errno::ECONNRESET);
+    }
+
+    #[test]
+    fn garbage_is_no_message() {
+        assert!(parse(b"GET / HTTP/1.0", None).is_none());
+        assert!(parse(&[0; 48], None).is_none());
+        assert!(parse(&HELLO.to_ne_bytes(), None).is_none());
+        assert!(parse(&RING.to_ne_bytes(), None).is_none());
+    }
+
+    #[test]
+    fn nobody_listens() {
+        let address = socket_address(&unique().unwrap()).unwrap();
+        assert_eq!(Link::connect(&address).unwrap_err(), Errno::ECONNREFUSED);
+    }
+}

@@ -1,0 +1,118 @@
+//! SETUP. A ring's memory: one sealed memfd, mapped by its two ends and named by nobody.
+//!
+//! The file cannot shrink, so a mapping never faults because of what the other side does, and
+//! nothing is left anywhere when both processes are gone.
+
+use std::{
+    num::NonZeroUsize,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    ptr::NonNull,
+};
+
+use fabric_core::{
+    Errno, Result,
+    ring::{Geometry, RingMemory},
+};
+use rustix::{
+    fs::{MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create},
+    mm::{MapFlags, ProtFlags, mmap, munmap},
+};
+
+/// Rings larger than this are not accepted from a peer.
+const LARGEST: usize = 4 << 20;
+
+/// A page, for pairs that talk little: 16 slots and a little bulk.
+pub fn cold() -> Option<Geometry> {
+    Geometry::new(16, 4096)
+}
+
+/// For pairs that talk much or in larger messages.
+pub fn hot() -> Option<Geometry> {
+    Geometry::new(256, 256 << 10)
+}
+
+/// A mapped ring.
+#[derive(Debug)]
+pub struct Segment {
+    base: NonNull<u8>,
+    len: NonZeroUsize,
+    geometry: Geometry,
+}
+
+// SAFETY: the mapping is valid in the whole process; the ring's ends say who may access what.
+unsafe impl Send for Segment {}
+
+impl Segment {
+    /// Makes a zeroed ring. Its pages exist when this returns: `ENOMEM` or `ENOSPC` here, instead
+    /// of a fault later.
+    pub fn create(geometry: Geometry) -> Result<(Self, OwnedFd)> {
+        let fd = memfd_create("percale-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        fallocate(&fd, rustix::fs::FallocateFlags::empty(), 0, geometry.bytes() as u64)?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok((Self::map(fd.as_fd(), geometry)?, fd))
+    }
+
+    /// Maps a ring that a peer made. `EPROTO` unless it is what the peer says and cannot change.
+    pub fn attach(fd: BorrowedFd<'_>, slots: u32, bytes: usize) -> Result<Self> {
+        let geometry = Geometry::new(slots, bytes).ok_or(Errno::EPROTO)?;
+        let sealed = fcntl_get_seals(fd)?.contains(SealFlags::SHRINK | SealFlags::GROW);
+        let size = usize::try_from(fstat(fd)?.st_size).map_err(|_| Errno::EPROTO)?;
+        if !sealed || bytes > LARGEST || size != geometry.bytes() {
+            return Err(Errno::EPROTO);
+        }
+        Self::map(fd, geometry)
+    }
+
+    fn map(fd: BorrowedFd<'_>, geometry: Geometry) -> Result<Self> {
+        let len = NonZeroUsize::new(geometry.bytes()).ok_or(Errno::EPROTO)?;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
+        let base = unsafe {
+            mmap(std::ptr::null_mut(), len.get(), prot, MapFlags::SHARED, fd, 0)
+        }?;
+        let base = NonNull::new(base.cast()).ok_or(Errno::ENOMEM)?;
+        Ok(Self { base, len, geometry })
+    }
+
+    /// The ring in it, for an end that is dropped before the segment is.
+    pub fn memory(&self) -> RingMemory {
+        // SAFETY: page-aligned, mapped, of the geometry's size, and unmapped only when `self` is
+        // dropped, which the owners of both ends do last (field order in `rings`).
+        unsafe { RingMemory::new(self.base, self.geometry) }
+    }
+
+    /// Division of the memory.
+    pub const fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, whose users are gone. There is nobody to tell of a failure.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len.get()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_is_mapped_twice_and_checked() {
+        let geometry = cold().unwrap();
+        let (_ours, fd) = Segment::create(geometry).unwrap();
+        assert!(Segment::attach(fd.as_fd(), geometry.slots(), geometry.bytes()).is_ok());
+        let wrong = Segment::attach(fd.as_fd(), geometry.slots(), 8192).unwrap_err();
+        assert_eq!(wrong, Errno::EPROTO);
+    }
+
+    #[test]
+    fn a_file_that_can_shrink_is_refused() {
+        let fd = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&fd, 4096).unwrap();
+        let geometry = cold().unwrap();
+        let refused = Segment::attach(fd.as_fd(), geometry.slots(), geometry.bytes()).unwrap_err();
+        assert_eq!(refused, Errno::EPROTO);
+    }
+}
