@@ -6,5 +6,7 @@
 pub mod attr;
 pub mod errno;
 pub mod flags;
+pub mod log;
+pub mod param;
 
 pub use errno::{Errno, Result};
