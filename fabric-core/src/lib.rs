@@ -4,6 +4,7 @@
 //! crate brings the C face; both lean on this crate and never on each other.
 
 pub mod attr;
+pub mod discovery;
 pub mod errno;
 pub mod flags;
 pub mod log;
