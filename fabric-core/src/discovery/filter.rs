@@ -111,6 +111,13 @@ impl NameWish {
         wish
     }
 
+    /// Whether the provider `core` can have an offer that is meant.
+    pub fn may_take(&self, core: &str) -> bool {
+        let is_core = |name: &String| name.eq_ignore_ascii_case(core);
+        self.with.iter().all(|name| is_layer(name) || is_core(name))
+            && !self.without.iter().any(is_core)
+    }
+
     /// Whether an offer with this full name is meant: all wanted parts are among its layers, no
     /// unwanted one is. So `tcp` also takes `tcp;ofi_rxm`, and `ofi_rxm` takes it over any core.
     pub fn takes(&self, name: &str) -> bool {
@@ -173,6 +180,9 @@ mod tests {
         ] {
             let wish = NameWish::parse(text);
             let got: Vec<_> = OFFERS.into_iter().filter(|name| wish.takes(name)).collect();
+            for name in &got {
+                assert!(wish.may_take(name.split(';').next().unwrap()), "{text:?} {name}");
+            }
             assert_eq!(got, taken, "prov_name={text:?}");
         }
     }

@@ -13,7 +13,10 @@ mod sides;
 
 use check::Check;
 
-use super::{NameWish, Names, Rejection, Request, rejection::type_name};
+use super::{
+    NameWish, Names, Rejection, Request,
+    rejection::{format_name, type_name},
+};
 use crate::{
     attr::{API_VERSION, EpType, FabricAttr, Info, addr_format},
     flags::{Flags, Mode},
@@ -96,8 +99,8 @@ fn format(info: &Info, hints: &Info, check: &mut Check) {
     if !fits {
         check.refuse(
             "addr_format",
-            check::format_name(want),
-            check::format_name(have),
+            format_name(want),
+            format_name(have),
             "use FI_FORMAT_UNSPEC, or the offered format",
         );
     }

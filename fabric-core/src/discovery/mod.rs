@@ -18,7 +18,7 @@ use std::{
 
 pub use filter::{NameWish, ProviderFilter};
 pub use hints::satisfy;
-pub use rejection::{Names, Rejection};
+pub use rejection::{Names, Rejection, format_name};
 pub use request::Request;
 
 use crate::{
@@ -109,6 +109,12 @@ pub fn getinfo(
             misses.push(vec![Rejection::hidden(source.name(), &filter.to_string())]);
             continue;
         }
+        if let Some(wish) =
+            name_hint(request).filter(|w| !NameWish::parse(w).may_take(source.name()))
+        {
+            misses.push(vec![Rejection::not_named(source.name(), wish)]);
+            continue;
+        }
         match probe(*source, request) {
             Ok(offers) => collect(offers, request, filter, &mut found, &mut misses),
             Err(rejection) => misses.push(vec![*rejection]),
@@ -120,6 +126,10 @@ pub fn getinfo(
     }
     REPORT.set(report.clone());
     if found.is_empty() { Err(NoProvider::Rejected(report)) } else { Ok(found) }
+}
+
+fn name_hint<'a>(request: &Request<'a>) -> Option<&'a str> {
+    request.hints?.fabric.as_ref()?.prov_name.as_deref()
 }
 
 /// Asks one provider. Whatever goes wrong inside it stays its own rejection.

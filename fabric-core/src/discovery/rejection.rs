@@ -4,7 +4,7 @@ use std::fmt;
 
 use bitflags::Flags as Bits;
 
-use crate::attr::EpType;
+use crate::attr::{EpType, addr_format};
 
 /// One reason why one offer was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +54,18 @@ impl Rejection {
         }
     }
 
+    pub(super) fn not_named(provider: &str, wish: &str) -> Self {
+        Self {
+            wanted: wish.to_owned(),
+            ..Self::unavailable(
+                provider,
+                "fabric_attr.prov_name",
+                provider,
+                "use the offered name, or NULL",
+            )
+        }
+    }
+
     pub(super) fn failed(provider: &str) -> Self {
         Self::unavailable(
             provider,
@@ -88,6 +100,19 @@ pub(super) fn type_name(raw: u32) -> String {
         Some(EpType::Dgram) => "FI_EP_DGRAM".to_owned(),
         Some(EpType::Rdm) => "FI_EP_RDM".to_owned(),
         None => format!("type {raw}"),
+    }
+}
+
+/// The C name of an address format, or its number.
+pub fn format_name(format: u32) -> String {
+    match format {
+        addr_format::UNSPEC => "FI_FORMAT_UNSPEC".to_owned(),
+        addr_format::SOCKADDR => "FI_SOCKADDR".to_owned(),
+        addr_format::SOCKADDR_IN => "FI_SOCKADDR_IN".to_owned(),
+        addr_format::SOCKADDR_IN6 => "FI_SOCKADDR_IN6".to_owned(),
+        addr_format::SOCKADDR_IB => "FI_SOCKADDR_IB".to_owned(),
+        addr_format::STR => "FI_ADDR_STR".to_owned(),
+        other => format!("format {other}"),
     }
 }
 

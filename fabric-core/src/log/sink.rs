@@ -139,3 +139,33 @@ impl Sink for Writer {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn say(writer: &Writer, text: &str) {
+        writer.write(&Record::new(Level::Info, "shm", Subsys::Av, "f", 1, format_args!("{text}")));
+    }
+
+    #[test]
+    fn files_are_made_and_never_overwritten() {
+        let dir = std::env::temp_dir().join(format!("percale-log-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let at = |path: &Path| Config {
+            location: Some(path.to_str().unwrap().to_owned()),
+            location_mode: 0o640,
+            ..Config::default()
+        };
+        say(&Writer::open(&at(&dir)), "in a directory");
+        let named = dir.join(format!("ofi_{}.log", std::process::id()));
+        assert!(std::fs::read_to_string(named).unwrap().ends_with("<info> in a directory\n"));
+
+        let file = dir.join("file");
+        say(&Writer::open(&at(&file)), "first");
+        let second = Writer::open(&at(&file));
+        assert!(matches!(second.0, Target::Stderr));
+        assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 1);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -84,7 +84,7 @@ impl Known {
 macro_rules! known {
     ($($ident:ident = $provider:literal $name:literal $kind:ident $default:expr, $help:literal;)*) => {
         $(
-            #[doc = concat!("`", $name, "`: ", $help, ".")]
+            #[doc = concat!("`", $name, "` of ", $provider, "; [`Known::help`] says what it does.")]
             pub static $ident: Known = Known {
                 provider: $provider,
                 name: $name,
@@ -115,8 +115,6 @@ known! {
         "permission bits of the log file";
     LOG_INTERVAL = "core" "FI_LOG_INTERVAL" Int Some("2000"),
         "milliseconds in which a rate-limited message may repeat";
-    UNIVERSE_SIZE = "core" "FI_UNIVERSE_SIZE" Size Some("1024"),
-        "expected number of processes of the job, a hint for table sizes";
     SHM_TX_SIZE = "shm" "FI_SHM_TX_SIZE" Size Some("1024"),
         "transmit operations that may be outstanding";
     SHM_RX_SIZE = "shm" "FI_SHM_RX_SIZE" Size Some("1024"),
@@ -145,6 +143,7 @@ pub(super) static ELSEWHERE: &[&str] = &[
     "FI_SHM_MAX_GDRCOPY_SIZE",
     "FI_SHM_USE_DSA_SAR",
     "FI_SHM_USE_XPMEM",
+    "FI_UNIVERSE_SIZE",
 ];
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use percale::{
     param::{KNOWN, Where},
 };
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, to_value};
 
 use super::{env, table};
 
@@ -41,7 +41,7 @@ struct Variable {
     help: &'static str,
 }
 
-/// Offers and rejections. Attributes are nested as in the C interface; values are text.
+/// Offers and rejections. Attributes are nested as in the C interface; bit sets are lists of names.
 pub(super) fn offers(infos: &[Info], report: &[Rejection]) -> String {
     let rejections = report.iter().map(Reason::of).collect();
     text(&Listing { offers: infos.iter().map(nested).collect(), rejections })
@@ -67,14 +67,15 @@ pub(super) fn variables() -> String {
 fn nested(info: &Info) -> Value {
     let mut whole = Map::new();
     for (name, value) in table::attributes(info) {
+        let value = to_value(value).unwrap_or_default();
         match name.split_once('.') {
             None => {
-                whole.insert(name.to_owned(), value.into());
+                whole.insert(name.to_owned(), value);
             }
             Some((part, field)) => {
                 let part = whole.entry(part).or_insert_with(|| Map::new().into());
                 if let Some(part) = part.as_object_mut() {
-                    part.insert(field.to_owned(), value.into());
+                    part.insert(field.to_owned(), value);
                 }
             }
         }
@@ -95,7 +96,10 @@ mod tests {
     fn parses_back() {
         let infos = percale::discover(None).unwrap();
         let value: Value = serde_json::from_str(&offers(&infos, &percale::last_report())).unwrap();
-        assert_eq!(value["offers"][0]["fabric_attr"]["prov_name"], "shm");
+        let offer = &value["offers"][0];
+        assert_eq!(offer["fabric_attr"]["prov_name"], "shm");
+        assert_eq!(offer["tx_attr"]["inject_size"], 4096);
+        assert_eq!(offer["domain_attr"]["mr_mode"][0], "FI_MR_VIRT_ADDR");
         assert!(value["rejections"].as_array().unwrap().iter().any(|r| r["provider"] == "tcp"));
         let value: Value = serde_json::from_str(&variables()).unwrap();
         assert_eq!(value.as_array().unwrap().len(), KNOWN.len());

@@ -1,13 +1,14 @@
 //! Offers as text for people.
 
-use std::fmt::{Display, Write};
+use std::fmt::{self, Write};
 
 use percale::{
     Info,
     attr::{AvType, EpType, Progress, ResourceMgmt, Threading},
-    discovery::Names,
+    discovery::{Names, format_name},
     flags::Flags,
 };
+use serde::Serialize;
 
 /// Columns that are as wide as their widest cell; the last one is not padded.
 pub(super) fn columns(rows: &[Vec<String>]) -> String {
@@ -53,7 +54,7 @@ pub(super) fn verbose(infos: &[Info]) -> String {
     let blocks = infos.iter().map(|info| {
         let mut rows = Vec::new();
         for (name, value) in attributes(info) {
-            rows.push(vec![format!("  {name}"), value]);
+            rows.push(vec![format!("  {name}"), value.to_string()]);
         }
         let fabric = info.fabric.clone().unwrap_or_default();
         format!("{} ({})\n{}", or_dash(fabric.prov_name), ep_type(info), columns(&rows))
@@ -61,74 +62,113 @@ pub(super) fn verbose(infos: &[Info]) -> String {
     blocks.collect::<Vec<_>>().join("\n")
 }
 
+/// The value of an attribute; a list of names in JSON for a set of bits.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Value {
+    Text(String),
+    Number(u64),
+    Bits(Vec<String>),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Number(u64::MAX) => f.write_str("unlimited"),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Bits(names) if names.is_empty() => f.write_str("-"),
+            Self::Bits(names) => f.write_str(&names.join(" ")),
+        }
+    }
+}
+
+fn bits<B>(prefix: &'static str, set: B) -> Value
+where
+    Names<B>: fmt::Display,
+{
+    let text = Names(prefix, set).to_string();
+    let names = text.split(" | ").filter(|name| *name != "0").map(str::to_owned);
+    Value::Bits(names.collect())
+}
+
 /// The attributes with their names in the C interface.
-pub(super) fn attributes(info: &Info) -> Vec<(&'static str, String)> {
+pub(super) fn attributes(info: &Info) -> Vec<(&'static str, Value)> {
     let mut all = Attributes(Vec::new());
-    all.put("caps", Names("FI_", info.caps));
-    all.put("mode", Names("FI_", info.mode));
-    all.put("addr_format", info.addr_format);
-    all.put("src_addr", String::from_utf8_lossy(&info.src_addr).trim_end_matches('\0'));
-    all.put("dest_addr", String::from_utf8_lossy(&info.dest_addr).trim_end_matches('\0'));
+    all.put("caps", bits("FI_", info.caps));
+    all.put("mode", bits("FI_", info.mode));
+    all.put("addr_format", Value::Text(format_name(info.addr_format)));
+    all.put(
+        "src_addr",
+        Value::Text(String::from_utf8_lossy(&info.src_addr).trim_end_matches('\0').to_owned()),
+    );
+    all.put(
+        "dest_addr",
+        Value::Text(String::from_utf8_lossy(&info.dest_addr).trim_end_matches('\0').to_owned()),
+    );
     if let Some(tx) = &info.tx {
-        all.put("tx_attr.caps", Names("FI_", tx.caps));
-        all.put("tx_attr.op_flags", Names("FI_", tx.op_flags));
-        all.put("tx_attr.msg_order", Names("FI_ORDER_", tx.msg_order));
-        all.put("tx_attr.inject_size", tx.inject_size);
-        all.put("tx_attr.size", tx.size);
-        all.put("tx_attr.iov_limit", tx.iov_limit);
-        all.put("tx_attr.rma_iov_limit", tx.rma_iov_limit);
+        all.put("tx_attr.caps", bits("FI_", tx.caps));
+        all.put("tx_attr.op_flags", bits("FI_", tx.op_flags));
+        all.put("tx_attr.msg_order", bits("FI_ORDER_", tx.msg_order));
+        all.put("tx_attr.inject_size", Value::Number(tx.inject_size as u64));
+        all.put("tx_attr.size", Value::Number(tx.size as u64));
+        all.put("tx_attr.iov_limit", Value::Number(tx.iov_limit as u64));
+        all.put("tx_attr.rma_iov_limit", Value::Number(tx.rma_iov_limit as u64));
     }
     if let Some(rx) = &info.rx {
-        all.put("rx_attr.caps", Names("FI_", rx.caps));
-        all.put("rx_attr.op_flags", Names("FI_", rx.op_flags));
-        all.put("rx_attr.msg_order", Names("FI_ORDER_", rx.msg_order));
-        all.put("rx_attr.size", rx.size);
-        all.put("rx_attr.iov_limit", rx.iov_limit);
+        all.put("rx_attr.caps", bits("FI_", rx.caps));
+        all.put("rx_attr.op_flags", bits("FI_", rx.op_flags));
+        all.put("rx_attr.msg_order", bits("FI_ORDER_", rx.msg_order));
+        all.put("rx_attr.size", Value::Number(rx.size as u64));
+        all.put("rx_attr.iov_limit", Value::Number(rx.iov_limit as u64));
     }
     if let Some(ep) = &info.ep {
-        all.put("ep_attr.type", ep_type(info));
-        all.put("ep_attr.protocol", ep.protocol);
-        all.put("ep_attr.protocol_version", ep.protocol_version);
-        all.put("ep_attr.max_msg_size", size(ep.max_msg_size as u64));
-        all.put("ep_attr.max_order_raw_size", size(ep.max_order_raw_size as u64));
-        all.put("ep_attr.max_order_war_size", size(ep.max_order_war_size as u64));
-        all.put("ep_attr.max_order_waw_size", size(ep.max_order_waw_size as u64));
-        all.put("ep_attr.mem_tag_format", format_args!("{:#018x}", ep.mem_tag_format));
+        all.put("ep_attr.type", Value::Text(ep_type(info)));
+        all.put("ep_attr.protocol", Value::Number(u64::from(ep.protocol)));
+        all.put("ep_attr.protocol_version", Value::Number(u64::from(ep.protocol_version)));
+        all.put("ep_attr.max_msg_size", Value::Number(ep.max_msg_size as u64));
+        all.put("ep_attr.max_order_raw_size", Value::Number(ep.max_order_raw_size as u64));
+        all.put("ep_attr.max_order_war_size", Value::Number(ep.max_order_war_size as u64));
+        all.put("ep_attr.max_order_waw_size", Value::Number(ep.max_order_waw_size as u64));
+        all.put("ep_attr.mem_tag_format", Value::Text(format!("{:#018x}", ep.mem_tag_format)));
     }
     domain(info, &mut all);
     if let Some(fabric) = &info.fabric {
-        all.put("fabric_attr.name", or_dash(fabric.name.clone()));
-        all.put("fabric_attr.prov_name", or_dash(fabric.prov_name.clone()));
-        all.put("fabric_attr.prov_version", fabric.prov_version);
-        all.put("fabric_attr.api_version", fabric.api_version);
+        all.put("fabric_attr.name", Value::Text(or_dash(fabric.name.clone())));
+        all.put("fabric_attr.prov_name", Value::Text(or_dash(fabric.prov_name.clone())));
+        all.put("fabric_attr.prov_version", Value::Text(fabric.prov_version.to_string()));
+        all.put("fabric_attr.api_version", Value::Text(fabric.api_version.to_string()));
     }
     all.0
 }
 
 fn domain(info: &Info, all: &mut Attributes) {
     let Some(domain) = &info.domain else { return };
-    all.put("domain_attr.name", or_dash(domain.name.clone()));
-    all.put("domain_attr.threading", word(Threading::from_raw(domain.threading)));
-    all.put("domain_attr.progress", word(Progress::from_raw(domain.progress)));
-    all.put("domain_attr.resource_mgmt", word(ResourceMgmt::from_raw(domain.resource_mgmt)));
-    all.put("domain_attr.av_type", word(AvType::from_raw(domain.av_type)));
-    all.put("domain_attr.mr_mode", Names("FI_MR_", domain.mr_mode));
-    all.put("domain_attr.mr_key_size", domain.mr_key_size);
-    all.put("domain_attr.cq_data_size", domain.cq_data_size);
-    all.put("domain_attr.cq_cnt", domain.cq_cnt);
-    all.put("domain_attr.ep_cnt", domain.ep_cnt);
-    all.put("domain_attr.max_ep_tx_ctx", domain.max_ep_tx_ctx);
-    all.put("domain_attr.max_ep_rx_ctx", domain.max_ep_rx_ctx);
-    all.put("domain_attr.mr_iov_limit", domain.mr_iov_limit);
-    all.put("domain_attr.caps", Names("FI_", domain.caps));
-    all.put("domain_attr.max_cntr_value", size(domain.max_cntr_value));
+    all.put("domain_attr.name", Value::Text(or_dash(domain.name.clone())));
+    all.put("domain_attr.threading", Value::Text(word(Threading::from_raw(domain.threading))));
+    all.put("domain_attr.progress", Value::Text(word(Progress::from_raw(domain.progress))));
+    all.put(
+        "domain_attr.resource_mgmt",
+        Value::Text(word(ResourceMgmt::from_raw(domain.resource_mgmt))),
+    );
+    all.put("domain_attr.av_type", Value::Text(word(AvType::from_raw(domain.av_type))));
+    all.put("domain_attr.mr_mode", bits("FI_MR_", domain.mr_mode));
+    all.put("domain_attr.mr_key_size", Value::Number(domain.mr_key_size as u64));
+    all.put("domain_attr.cq_data_size", Value::Number(domain.cq_data_size as u64));
+    all.put("domain_attr.cq_cnt", Value::Number(domain.cq_cnt as u64));
+    all.put("domain_attr.ep_cnt", Value::Number(domain.ep_cnt as u64));
+    all.put("domain_attr.max_ep_tx_ctx", Value::Number(domain.max_ep_tx_ctx as u64));
+    all.put("domain_attr.max_ep_rx_ctx", Value::Number(domain.max_ep_rx_ctx as u64));
+    all.put("domain_attr.mr_iov_limit", Value::Number(domain.mr_iov_limit as u64));
+    all.put("domain_attr.caps", bits("FI_", domain.caps));
+    all.put("domain_attr.max_cntr_value", Value::Number(domain.max_cntr_value));
 }
 
-struct Attributes(Vec<(&'static str, String)>);
+struct Attributes(Vec<(&'static str, Value)>);
 
 impl Attributes {
-    fn put(&mut self, name: &'static str, value: impl Display) {
-        self.0.push((name, value.to_string()));
+    fn put(&mut self, name: &'static str, value: Value) {
+        self.0.push((name, value));
     }
 }
 
@@ -136,12 +176,8 @@ fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-fn word<T: std::fmt::Debug>(value: Option<T>) -> String {
+fn word<T: fmt::Debug>(value: Option<T>) -> String {
     value.map_or_else(|| "unknown".to_owned(), |v| format!("{v:?}").to_lowercase())
-}
-
-fn size(value: u64) -> String {
-    if value == u64::MAX { "unlimited".to_owned() } else { value.to_string() }
 }
 
 fn ep_type(info: &Info) -> String {

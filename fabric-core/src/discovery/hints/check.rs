@@ -5,7 +5,7 @@ use std::fmt::Display;
 use bitflags::Flags as Bits;
 
 use super::super::{Names, Rejection};
-use crate::attr::{EpType, Info, addr_format};
+use crate::attr::{EpType, Info};
 
 /// The misses of one offer.
 pub(super) struct Check {
@@ -19,6 +19,10 @@ impl Check {
         let provider = info.fabric.as_ref().and_then(|f| f.prov_name.clone()).unwrap_or_default();
         let ep_type = info.ep.as_ref().and_then(|ep| EpType::from_raw(ep.ep_type));
         Self { provider, ep_type: ep_type.unwrap_or_default(), misses: Vec::new() }
+    }
+
+    pub(super) fn provider(&self) -> &str {
+        &self.provider
     }
 
     pub(super) fn verdict(self) -> Result<(), Vec<Rejection>> {
@@ -107,18 +111,5 @@ impl Check {
         if !wanted.eq_ignore_ascii_case(offered) {
             self.refuse(attribute, wanted, offered, "use the offered name, or NULL");
         }
-    }
-}
-
-/// The C name of an address format, or its number.
-pub(super) fn format_name(format: u32) -> String {
-    match format {
-        addr_format::UNSPEC => "FI_FORMAT_UNSPEC".to_owned(),
-        addr_format::SOCKADDR => "FI_SOCKADDR".to_owned(),
-        addr_format::SOCKADDR_IN => "FI_SOCKADDR_IN".to_owned(),
-        addr_format::SOCKADDR_IN6 => "FI_SOCKADDR_IN6".to_owned(),
-        addr_format::SOCKADDR_IB => "FI_SOCKADDR_IB".to_owned(),
-        addr_format::STR => "FI_ADDR_STR".to_owned(),
-        other => format!("format {other}"),
     }
 }

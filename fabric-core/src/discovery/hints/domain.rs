@@ -26,6 +26,7 @@ pub(super) fn fit(
     check.limit("domain_attr.rx_ctx_cnt", want.rx_ctx_cnt, have.rx_ctx_cnt);
     check.limit("domain_attr.max_ep_tx_ctx", want.max_ep_tx_ctx, have.max_ep_tx_ctx);
     check.limit("domain_attr.max_ep_rx_ctx", want.max_ep_rx_ctx, have.max_ep_rx_ctx);
+    shared_contexts(have, want, check);
     if request.at_least(1, 5) {
         since_1_5(have, want, request, check);
     }
@@ -78,6 +79,23 @@ fn behaviour(have: &DomainAttr, want: &DomainAttr, check: &mut Check) {
     if AvType::from_raw(want.av_type).is_none() {
         let fix = "use FI_AV_TABLE, or FI_AV_UNSPEC";
         check.refuse("domain_attr.av_type", want.av_type, have.av_type, fix);
+    }
+}
+
+/// Programs state these generously and never use them, so an excess is told, not refused.
+fn shared_contexts(have: &DomainAttr, want: &DomainAttr, check: &Check) {
+    let excess = [
+        ("max_ep_stx_ctx", want.max_ep_stx_ctx, have.max_ep_stx_ctx),
+        ("max_ep_srx_ctx", want.max_ep_srx_ctx, have.max_ep_srx_ctx),
+    ];
+    for (name, wanted, offered) in excess {
+        if wanted > offered {
+            crate::info!(
+                check.provider(),
+                crate::log::Subsys::Core,
+                "domain_attr.{name}: wanted {wanted}, offered {offered}; not refused for that"
+            );
+        }
     }
 }
 

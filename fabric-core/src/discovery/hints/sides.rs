@@ -3,7 +3,7 @@
 use super::{super::Request, caps, check::Check, domain};
 use crate::{
     attr::{EpAttr, Info},
-    flags::{Flags, Mode},
+    flags::{Flags, Mode, Order},
 };
 
 /// `FI_SHARED_CONTEXT`: a context that is shared between endpoints.
@@ -110,7 +110,7 @@ pub(super) fn fit_rx(out: &mut Info, info: &Info, hints: &Info, check: &mut Chec
     check.subset("rx_attr.caps", "FI_", wish, have.caps);
     check.duties("rx_attr.mode", side_mode(want.mode, hints.mode), have.mode);
     check.subset("rx_attr.op_flags", "FI_", want.op_flags, have.op_flags);
-    check.subset("rx_attr.msg_order", "FI_ORDER_", want.msg_order, have.msg_order);
+    check.subset("rx_attr.msg_order", "FI_ORDER_", want.msg_order, narrowed(have.msg_order));
     check.retired("rx_attr.comp_order", want.comp_order);
     check.retired("rx_attr.total_buffered_recv", want.total_buffered_recv as u64);
     check.limit("rx_attr.size", want.size, have.size);
@@ -135,7 +135,7 @@ pub(super) fn fit_tx(out: &mut Info, info: &Info, hints: &Info, check: &mut Chec
     check.subset("tx_attr.caps", "FI_", wish, have.caps);
     check.duties("tx_attr.mode", side_mode(want.mode, hints.mode), have.mode);
     check.subset("tx_attr.op_flags", "FI_", want.op_flags, have.op_flags);
-    check.subset("tx_attr.msg_order", "FI_ORDER_", want.msg_order, have.msg_order);
+    check.subset("tx_attr.msg_order", "FI_ORDER_", want.msg_order, narrowed(have.msg_order));
     check.retired("tx_attr.comp_order", want.comp_order);
     check.limit("tx_attr.inject_size", want.inject_size, have.inject_size);
     check.limit("tx_attr.size", want.size, have.size);
@@ -152,6 +152,20 @@ pub(super) fn fit_tx(out: &mut Info, info: &Info, hints: &Info, check: &mut Chec
     }
 }
 
+/// The general orders hold for one-sided and for atomic operations in particular.
+fn narrowed(order: Order) -> Order {
+    const GENERAL: [(Order, Order); 4] = [
+        (Order::RAR, Order::RMA_RAR.union(Order::ATOMIC_RAR)),
+        (Order::RAW, Order::RMA_RAW.union(Order::ATOMIC_RAW)),
+        (Order::WAR, Order::RMA_WAR.union(Order::ATOMIC_WAR)),
+        (Order::WAW, Order::RMA_WAW.union(Order::ATOMIC_WAW)),
+    ];
+    GENERAL
+        .into_iter()
+        .filter(|(general, _)| order.contains(*general))
+        .fold(order, |all, (_, narrow)| all | narrow)
+}
+
 /// A side never has more than the whole.
 fn side_caps(wish: Flags, offered: Flags, granted: Flags) -> Flags {
     caps::granted(wish, offered) & granted
@@ -165,5 +179,17 @@ fn side_mode(side: Mode, whole: Mode) -> Mode {
 fn echo(answer: &mut usize, want: usize) {
     if want != 0 {
         *answer = want;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn general_orders_cover_the_narrow_ones() {
+        let all = narrowed(Order::WAW | Order::SAS);
+        assert_eq!(all, Order::WAW | Order::SAS | Order::RMA_WAW | Order::ATOMIC_WAW);
+        assert!(!narrowed(Order::RMA_RAR).contains(Order::RAR));
     }
 }
