@@ -1,1 +1,56 @@
-//! Placeholder.
+//! Messages and memory between processes: shared memory, TCP and RDMA behind one API.
+//!
+//! Discovery answers which providers can do what a program needs, or why none can:
+//!
+//! ```
+//! use percale::{Info, flags::Flags};
+//!
+//! let wish = Info { caps: Flags::TAGGED | Flags::RMA, ..Info::default() };
+//! match percale::discover(Some(&wish)) {
+//!     Ok(infos) => println!("{} offers", infos.len()),
+//!     Err(reasons) => eprintln!("{reasons}"),
+//! }
+//! ```
+
+use fabric_core::discovery::{ProviderFilter, Request, Source, getinfo};
+pub use fabric_core::{
+    Errno,
+    attr::{self, Info},
+    discovery::{self, NoProvider, Rejection, last_report},
+    flags, param,
+};
+use provider_shm::ShmSource;
+use provider_tcp::TcpSource;
+use provider_verbs::VerbsSource;
+
+/// The providers that are built in, in the order in which their offers are listed.
+pub const SOURCES: [&dyn Source; 3] = [&VerbsSource, &ShmSource, &TcpSource];
+
+/// Finds the offers that satisfy `hints`, best first; `None` lists all. `FI_PROVIDER` applies.
+///
+/// In a hint zero and `None` mean "any", except in `mode` and `mr_mode`: these are the duties that
+/// the program takes on, see [`all_duties`].
+///
+/// # Errors
+/// [`NoProvider`] holds the reason of each provider, nearest miss first:
+///
+/// ```
+/// use percale::{Info, flags::Flags};
+///
+/// let wish = Info { caps: Flags::MSG | Flags::MULTICAST, ..Info::default() };
+/// let error = percale::discover(Some(&wish)).unwrap_err();
+/// assert!(error.rejections().iter().any(|r| r.attribute == "caps"));
+/// ```
+pub fn discover(hints: Option<&Info>) -> Result<Vec<Info>, NoProvider> {
+    let request = Request { hints, ..Request::default() };
+    getinfo(&SOURCES, &request, &ProviderFilter::from_env())
+}
+
+/// Makes `hints` take on every duty, so that none of them is a reason for a rejection. The answer
+/// then tells those that are left.
+pub fn all_duties(hints: &mut Info) {
+    use flags::{Mode, MrMode};
+    hints.mode = Mode::all();
+    hints.domain.get_or_insert_default().mr_mode =
+        MrMode::all().difference(MrMode::BASIC | MrMode::SCALABLE);
+}

@@ -1,0 +1,180 @@
+//! SETUP. Why an offer does not fit, in words that name the attribute and the way out.
+
+use std::fmt;
+
+use bitflags::Flags as Bits;
+
+use crate::attr::{EpType, addr_format};
+
+/// One reason why one offer was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{provider}{}: {attribute}: wanted {wanted}, offered {offered}; {fix}", endpoint(*.ep_type))]
+pub struct Rejection {
+    /// The provider's name, with layers.
+    pub provider: String,
+    /// The endpoint type of the offer, if it came to that.
+    pub ep_type: EpType,
+    /// The attribute in question, as the C interface spells it: `domain_attr.mr_mode`.
+    pub attribute: &'static str,
+    /// What the hints ask for.
+    pub wanted: String,
+    /// What the provider has.
+    pub offered: String,
+    /// What to change.
+    pub fix: String,
+}
+
+impl Rejection {
+    /// A provider that cannot be used at all; `attribute` says what is missing.
+    pub fn unavailable(
+        provider: &str,
+        attribute: &'static str,
+        offered: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            ep_type: EpType::Unspec,
+            attribute,
+            wanted: provider.to_owned(),
+            offered: offered.into(),
+            fix: fix.into(),
+        }
+    }
+
+    pub(super) fn hidden(provider: &str, filter: &str) -> Self {
+        Self {
+            wanted: filter.to_owned(),
+            ..Self::unavailable(
+                provider,
+                FILTER,
+                provider,
+                "name the provider in FI_PROVIDER, or unset it",
+            )
+        }
+    }
+
+    pub(super) fn not_named(provider: &str, wish: &str) -> Self {
+        Self {
+            wanted: wish.to_owned(),
+            ..Self::unavailable(
+                provider,
+                "fabric_attr.prov_name",
+                provider,
+                "use the offered name, or NULL",
+            )
+        }
+    }
+
+    pub(super) fn failed(provider: &str) -> Self {
+        Self::unavailable(
+            provider,
+            "provider",
+            "a fault inside the provider",
+            "see the log; the other providers are not affected",
+        )
+    }
+
+    /// No hint can bring this provider back.
+    pub(super) fn out_of_reach(&self) -> bool {
+        self.ep_type == EpType::Unspec
+    }
+}
+
+const FILTER: &str = "FI_PROVIDER";
+
+const fn endpoint(ep_type: EpType) -> &'static str {
+    match ep_type {
+        EpType::Unspec => "",
+        EpType::Msg => " (FI_EP_MSG)",
+        EpType::Dgram => " (FI_EP_DGRAM)",
+        EpType::Rdm => " (FI_EP_RDM)",
+    }
+}
+
+/// The C name of an endpoint type, or its number.
+pub(super) fn type_name(raw: u32) -> String {
+    match EpType::from_raw(raw) {
+        Some(EpType::Unspec) => "FI_EP_UNSPEC".to_owned(),
+        Some(EpType::Msg) => "FI_EP_MSG".to_owned(),
+        Some(EpType::Dgram) => "FI_EP_DGRAM".to_owned(),
+        Some(EpType::Rdm) => "FI_EP_RDM".to_owned(),
+        None => format!("type {raw}"),
+    }
+}
+
+/// The C name of an address format, or its number.
+pub fn format_name(format: u32) -> String {
+    match format {
+        addr_format::UNSPEC => "FI_FORMAT_UNSPEC".to_owned(),
+        addr_format::SOCKADDR => "FI_SOCKADDR".to_owned(),
+        addr_format::SOCKADDR_IN => "FI_SOCKADDR_IN".to_owned(),
+        addr_format::SOCKADDR_IN6 => "FI_SOCKADDR_IN6".to_owned(),
+        addr_format::SOCKADDR_IB => "FI_SOCKADDR_IB".to_owned(),
+        addr_format::STR => "FI_ADDR_STR".to_owned(),
+        other => format!("format {other}"),
+    }
+}
+
+/// The reasons as indented lines, for the text of an error.
+pub(super) fn list(rejections: &[Rejection]) -> String {
+    rejections.iter().map(|rejection| format!("\n  {rejection}")).collect()
+}
+
+/// Prints a set of bits with the C names: `FI_MR_LOCAL | FI_MR_VIRT_ADDR`; bits without a name
+/// come as a number, the empty set as `0`.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<B>(
+    /// What stands before each name, `FI_` or `FI_MR_`.
+    pub &'static str,
+    /// The set.
+    pub B,
+);
+
+impl<B: Bits<Bits: Into<u64> + Copy>> fmt::Display for Names<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut named = self.1.iter_names();
+        let mut separator = "";
+        for (name, _) in named.by_ref() {
+            write!(f, "{separator}{}{name}", self.0)?;
+            separator = " | ";
+        }
+        match named.remaining().bits().into() {
+            0 if separator.is_empty() => f.write_str("0"),
+            0 => Ok(()),
+            rest => write!(f, "{separator}{rest:#x}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{Flags, MrMode};
+
+    #[test]
+    fn names_of_bits() {
+        let mr = MrMode::LOCAL | MrMode::VIRT_ADDR;
+        assert_eq!(Names("FI_MR_", mr).to_string(), "FI_MR_LOCAL | FI_MR_VIRT_ADDR");
+        assert_eq!(Names("FI_", Flags::empty()).to_string(), "0");
+        let odd = Flags::DIRECTED_RECV | Flags::from_bits_retain(1 << 60);
+        assert_eq!(Names("FI_", odd).to_string(), "FI_DIRECTED_RECV | 0x1000000000000000");
+    }
+
+    #[test]
+    fn one_line_says_it_all() {
+        let rejection = Rejection {
+            provider: "verbs".into(),
+            ep_type: EpType::Msg,
+            attribute: "domain_attr.mr_mode",
+            wanted: "0".into(),
+            offered: "FI_MR_LOCAL".into(),
+            fix: "add FI_MR_LOCAL to hints->domain_attr->mr_mode".into(),
+        };
+        assert_eq!(
+            rejection.to_string(),
+            "verbs (FI_EP_MSG): domain_attr.mr_mode: wanted 0, offered FI_MR_LOCAL; \
+             add FI_MR_LOCAL to hints->domain_attr->mr_mode"
+        );
+    }
+}

@@ -1,0 +1,127 @@
+mod consumers;
+mod offers;
+mod props;
+mod wrong;
+
+use offers::{Fixed, hints, needy, shm};
+
+use super::*;
+
+fn ask(source: &dyn Source, hints: &Info) -> Result<Vec<Info>, NoProvider> {
+    let request = Request { hints: Some(hints), ..Request::default() };
+    getinfo(&[source], &request, &ProviderFilter::all())
+}
+
+#[test]
+fn versions() {
+    let source = Fixed::one("shm", shm());
+    let at = |major, minor| {
+        let request = Request { version: Version::new(major, minor), ..Request::default() };
+        getinfo(&[&source], &request, &ProviderFilter::all())
+    };
+    let error = at(2, 7).unwrap_err();
+    assert_eq!(error.errno(), Errno::ENOSYS);
+    assert!(error.rejections().is_empty());
+    for (major, minor) in [(0, 0), (1, 0), (1, 5), (2, 6)] {
+        let info = &at(major, minor).unwrap()[0];
+        assert_eq!(info.fabric.as_ref().unwrap().api_version, Version::new(major, minor));
+    }
+}
+
+#[test]
+fn null_hints() {
+    let source = Fixed::one("shm", shm());
+    let info = &getinfo(&[&source], &Request::default(), &ProviderFilter::all()).unwrap()[0];
+    let domain = info.domain.as_ref().unwrap();
+    assert_eq!(domain.mr_mode, crate::flags::MrMode::VIRT_ADDR);
+    assert_eq!(domain.max_cntr_value, u64::MAX);
+    assert_eq!(domain.control_progress, domain.progress);
+    assert_eq!(info.caps, shm().caps);
+    assert_eq!(info.rx.as_ref().unwrap().op_flags, Flags::COMPLETION);
+}
+
+#[test]
+fn names_and_versions_only() {
+    let good = Fixed::one("shm", shm());
+    let bad = Fixed::none("tcp");
+    let request = Request { flags: Flags::PROV_ATTR_ONLY, ..Request::default() };
+    let infos = getinfo(&[&good, &bad], &request, &ProviderFilter::all()).unwrap();
+    let names: Vec<_> = infos.iter().map(|i| i.fabric.clone().unwrap()).collect();
+    assert_eq!(names[0].prov_name.as_deref(), Some("shm"));
+    assert_eq!(names[1].prov_name.as_deref(), Some("tcp"));
+    assert_eq!(names[1].prov_version, PROV_VERSION);
+    assert_eq!(names[1].api_version, Version(0));
+
+    let flags = Flags::PROV_ATTR_ONLY | Flags::NUMERICHOST;
+    let infos = getinfo(&[&good], &Request { flags, ..request }, &ProviderFilter::all()).unwrap();
+    assert!(!infos[0].caps.is_empty());
+}
+
+#[test]
+fn one_bad_provider_spoils_nothing() {
+    struct Panics;
+    impl Source for Panics {
+        fn name(&self) -> &str {
+            "broken"
+        }
+        fn offers(&self, _: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
+            panic!("a bug in a provider")
+        }
+    }
+    let good = Fixed::one("shm", shm());
+    let none = Fixed::none("verbs");
+    let sources: [&dyn Source; 3] = [&Panics, &none, &good];
+    let infos = getinfo(&sources, &Request::default(), &ProviderFilter::all()).unwrap();
+    assert_eq!(infos.len(), 1);
+    let report = last_report();
+    assert_eq!(report[0].provider, "broken");
+    assert_eq!(report[1].attribute, "device");
+
+    let error = getinfo(&sources[..2], &Request::default(), &ProviderFilter::all()).unwrap_err();
+    assert_eq!(error.errno(), Errno::ENODATA);
+    assert!(error.to_string().contains("no device"), "{error}");
+}
+
+#[test]
+fn the_filter_is_applied_and_explained() {
+    let source = Fixed::one("shm", shm());
+    let error = getinfo(&[&source], &Request::default(), &ProviderFilter::parse("")).unwrap_err();
+    assert_eq!(error.rejections()[0].attribute, "FI_PROVIDER");
+    assert_eq!(error.rejections(), last_report());
+    let filter = ProviderFilter::parse("shm");
+    assert!(getinfo(&[&source], &Request::default(), &filter).is_ok());
+    assert!(last_report().is_empty());
+}
+
+#[test]
+fn nearest_miss_first() {
+    let far = Fixed::one("far", Info { caps: Flags::MSG, ..needy() });
+    let near = Fixed::one("shm", shm());
+    let none = Fixed::none("verbs");
+    let mut wish = hints();
+    wish.caps = Flags::TAGGED | Flags::REMOTE_COMM;
+    let request = Request { hints: Some(&wish), ..Request::default() };
+    let error = getinfo(&[&none, &far, &near], &request, &ProviderFilter::all()).unwrap_err();
+    let order: Vec<_> = error.rejections().iter().map(|r| r.provider.as_str()).collect();
+    assert_eq!(order.first(), Some(&"shm"));
+    assert_eq!(order.last(), Some(&"verbs"));
+    assert_eq!(error.rejections()[0].fix, "do without FI_REMOTE_COMM");
+}
+
+#[test]
+fn addresses_of_the_hints() {
+    let source = Fixed::one("shm", shm());
+    let mut wish = hints();
+    wish.src_addr = b"fi_shm://me\0".to_vec();
+    wish.dest_addr = b"fi_shm://you\0".to_vec();
+    let answer = |node, flags| {
+        let request = Request { node, flags, hints: Some(&wish), ..Request::default() };
+        getinfo(&[&source], &request, &ProviderFilter::all()).unwrap().remove(0)
+    };
+    let info = answer(None, Flags::empty());
+    assert_eq!((info.src_addr, info.dest_addr), (wish.src_addr.clone(), wish.dest_addr.clone()));
+    let info = answer(Some("x"), Flags::empty());
+    assert_eq!((info.src_addr, info.dest_addr), (wish.src_addr.clone(), vec![]));
+    let info = answer(Some("x"), Flags::SOURCE);
+    assert_eq!((info.src_addr, info.dest_addr), (vec![], wish.dest_addr.clone()));
+}

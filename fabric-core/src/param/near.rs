@@ -1,0 +1,103 @@
+//! SETUP. Typing mistakes: `FI_*` variables that nobody reads and that nearly are one of ours.
+
+use std::sync::Once;
+
+use super::{defined, known::ELSEWHERE};
+
+/// Mistakes of up to this many letters are recognised.
+const DISTANCE: usize = 2;
+
+/// A variable that is set and that nobody reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    /// As it is set.
+    pub name: String,
+    /// What was probably meant.
+    pub meant: String,
+}
+
+/// Looks at the whole environment.
+pub fn suspects() -> Vec<Suspect> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let known: Vec<String> = defined().iter().map(|d| d.name.clone()).collect();
+    among(names, &known)
+}
+
+/// Warns of each suspect, once per process.
+pub fn warn_of_suspects() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for Suspect { name, meant } in suspects() {
+            crate::warn!(
+                "core",
+                crate::log::Subsys::Core,
+                "{name} is set, but no such variable is read; did you mean {meant}?"
+            );
+        }
+    });
+}
+
+fn among(names: impl Iterator<Item = String>, known: &[String]) -> Vec<Suspect> {
+    names
+        .filter(|name| name.starts_with("FI_"))
+        .filter(|name| !known.contains(name) && !ELSEWHERE.contains(&name.as_str()))
+        .filter_map(|name| {
+            let near = known.iter().map(|k| (distance(&name, k), k)).min()?;
+            (near.0 <= DISTANCE).then(|| Suspect { meant: near.1.clone(), name })
+        })
+        .collect()
+}
+
+/// Letters to insert, remove or replace to get from one text to the other.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len().abs_diff(b.len()) > DISTANCE {
+        return usize::MAX;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_typing_mistakes_and_nothing_else() {
+        let known: Vec<String> = super::super::KNOWN.iter().map(|k| k.name.to_owned()).collect();
+        let set = [
+            "FI_PROVIDERS",
+            "FI_LOG_LEVELL",
+            "FI_SHM_TXSIZE",
+            "FI_PROVIDER",
+            "FI_PROVIDER_PATH",
+            "FI_HMEM",
+            "FI_MLX_TLS",
+            "FI_UCX_EP_FLUSH",
+            "FI_OFI_RXM_TX_SIZE",
+            "FI_TCP_IFACE",
+            "PATH",
+        ];
+        let found = among(set.iter().map(ToString::to_string), &known);
+        let found: Vec<_> = found.iter().map(|s| (s.name.as_str(), s.meant.as_str())).collect();
+        assert_eq!(
+            found,
+            [
+                ("FI_PROVIDERS", "FI_PROVIDER"),
+                ("FI_LOG_LEVELL", "FI_LOG_LEVEL"),
+                ("FI_SHM_TXSIZE", "FI_SHM_TX_SIZE"),
+            ]
+        );
+        assert_eq!(distance("kitten", "sitten"), 1);
+        assert_eq!(distance("", "ab"), 2);
+    }
+}

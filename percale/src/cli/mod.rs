@@ -1,0 +1,18 @@
+//! The subcommands.
+
+pub(crate) mod info;
+
+mod env;
+mod json;
+mod table;
+mod wish;
+
+use std::io::{ErrorKind, Write};
+
+/// Writes a finished text to standard output. A reader that went away is no error.
+pub(crate) fn print(text: &str) -> std::io::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}

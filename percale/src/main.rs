@@ -1,0 +1,27 @@
+//! The `percale` command.
+
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Look into Percale: what it offers on this host, and why.
+#[derive(Parser)]
+#[command(name = "percale", version, about, arg_required_else_help = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List what the providers offer, or why they do not
+    Info(cli::info::Args),
+}
+
+fn main() -> ExitCode {
+    match Args::parse().command {
+        Command::Info(args) => cli::info::run(&args),
+    }
+}
