@@ -151,7 +151,7 @@ fn busy_while_bound() {
 
 #[test]
 fn readers_and_writers_on_two_threads() {
-    const EVENTS: usize = 2000;
+    const EVENTS: usize = if cfg!(miri) { 50 } else { 2000 };
     let eq = open(NONE);
     std::thread::scope(|scope| {
         scope.spawn(|| (0..EVENTS).for_each(|object| eq.push(done(object))));
