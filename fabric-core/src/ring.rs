@@ -233,6 +233,15 @@ impl Producer {
         self.next.wrapping_sub(1)
     }
 
+    /// Whether a packet without bulk can be pushed now.
+    pub fn has_room(&mut self) -> bool {
+        let full = |ring: &Self| ring.pushed().wrapping_sub(ring.consumed) >= ring.memory.geometry.slots;
+        if full(self) {
+            let _ = self.refresh();
+        }
+        !full(self)
+    }
+
     /// Publishes a packet, or changes nothing.
     #[inline]
     pub fn push(&mut self, head: Head, source: &Source<'_>) -> Result<(), PushError> {

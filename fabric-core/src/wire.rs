@@ -165,10 +165,8 @@ pub trait WireTx {
         local: &Buffers,
     ) -> Result<(), Errno>;
 
-    /// Tells the peer that we hold much of what it sent without a receive for it.
-    fn set_pressure(&mut self, peer: PeerId, high: bool);
-
-    /// Whether the peer told us so.
+    /// Whether the peer holds much of what we sent without a receive for it, so that further
+    /// payloads should stay here.
     fn pressure(&self, peer: PeerId) -> bool;
 }
 
@@ -182,6 +180,9 @@ pub trait WireRx {
 
     /// Moves on behind the packet that `peek` returned.
     fn consume(&mut self, peer: PeerId);
+
+    /// Tells the peer whether we hold much of what it sent without a receive for it.
+    fn set_pressure(&mut self, peer: PeerId, high: bool);
 }
 
 /// What a transport has noticed.

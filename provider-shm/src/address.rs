@@ -1,11 +1,14 @@
 //! SETUP. Addresses: `fi_shm://NAME` as text with a final NUL, which names an abstract AF_UNIX
 //! socket of the same user.
 
-use fabric_core::{Errno, Result, av::AddressFormat};
+use fabric_core::{Errno, Result, attr::addr_format, av::AddressFormat};
 use rustix::{net::SocketAddrUnix, process::getuid, rand::{GetRandomFlags, getrandom}};
 
 /// In front of every name.
 pub const SCHEME: &str = "fi_shm://";
+
+/// In front of names made of a node and a service; means the same here.
+const SERVICE_SCHEME: &str = "fi_ns://";
 
 /// Longest name, so that the socket's address has room for it.
 pub const NAME_MAX: usize = 80;
@@ -17,7 +20,10 @@ pub const ADDRESS_MAX: usize = SCHEME.len() + NAME_MAX + 1;
 /// characters outside `[A-Za-z0-9._:-]`.
 pub fn canonical(text: &[u8]) -> Result<Box<[u8]>> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-    let name = text.strip_prefix(SCHEME.as_bytes()).unwrap_or(text);
+    let name = [SCHEME, SERVICE_SCHEME]
+        .iter()
+        .find_map(|scheme| text.strip_prefix(scheme.as_bytes()))
+        .unwrap_or(text);
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"._:-".contains(b);
     if name.is_empty() || name.len() > NAME_MAX || !name.iter().all(plain) {
         return Err(Errno::EINVAL);
@@ -50,6 +56,10 @@ pub fn socket_address(canonical: &[u8]) -> Result<SocketAddrUnix> {
 pub struct ShmAddresses;
 
 impl AddressFormat for ShmAddresses {
+    fn addr_format(&self) -> u32 {
+        addr_format::STR
+    }
+
     fn parse(&self, bytes: &[u8]) -> Result<(Box<[u8]>, usize)> {
         let end = bytes.iter().position(|byte| *byte == 0).map_or(bytes.len(), |nul| nul + 1);
         Ok((canonical(bytes)?, end))
@@ -59,8 +69,8 @@ impl AddressFormat for ShmAddresses {
         String::from_utf8_lossy(canonical).trim_end_matches('\0').to_owned()
     }
 
-    fn addr_len(&self) -> usize {
-        ADDRESS_MAX
+    fn addr_len(&self) -> Option<usize> {
+        None
     }
 
     fn service_address(&self, node: Option<&str>, service: Option<&str>) -> Result<Box<[u8]>> {

@@ -1,0 +1,484 @@
+//! HOT. The two halves of the transport: the rings that we fill, and the rings that we empty.
+
+use std::{collections::VecDeque, os::fd::AsFd, sync::Arc};
+
+use fabric_core::{
+    Errno, Result,
+    matching::PeerId,
+    mem::Buffers,
+    ring::{Broken, Consumer, Geometry, Producer, PushError},
+    wire::{Head, Packet, Refused, Source, WireRx, WireTx},
+};
+
+use crate::{
+    address::socket_address,
+    copy,
+    link::{Hello, Link},
+    segment::{Segment, cold, hot},
+};
+
+/// The last packet in a ring that has been replaced: go on in the next one.
+const MOVED: u8 = u8::MAX;
+
+/// Large rings of one endpoint; further peers stay on their page.
+const HOT_RINGS: usize = 256;
+
+/// Payload bytes of one packet at most, so that a large transfer's two copies overlap.
+const SEGMENT: usize = 32 << 10;
+
+/// Peers that are looked at in every progress call.
+const ACTIVE: usize = 16;
+
+/// Other peers that are looked at in one progress call.
+const SWEEP: usize = 4;
+
+/// A ring that we fill.
+#[derive(Debug)]
+struct Outgoing {
+    producer: Producer,
+    /// Dropped after the producer.
+    segment: Segment,
+}
+
+impl Outgoing {
+    fn create(geometry: Option<Geometry>) -> Result<(Self, std::os::fd::OwnedFd)> {
+        let (segment, fd) = Segment::create(geometry.ok_or(Errno::EOTHER)?)?;
+        Ok((Self { producer: Producer::new(segment.memory()), segment }, fd))
+    }
+}
+
+/// Direct copies from a peer's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Copies {
+    #[default]
+    Untried,
+    Work,
+    Fail,
+}
+
+/// The sending half of one peer.
+#[derive(Debug, Default)]
+pub(crate) struct TxPeer {
+    pub(crate) address: Box<[u8]>,
+    /// As introduced by the peer.
+    pub(crate) hello: Option<Hello>,
+    pub(crate) link: Option<Arc<Link>>,
+    ring: Option<Outgoing>,
+    /// A first ring that could not be handed over yet: the peer's backlog was full.
+    waiting: Option<std::os::fd::OwnedFd>,
+    copies: Copies,
+}
+
+impl TxPeer {
+    /// Back to the state before first contact; the address stays.
+    pub(crate) fn reset(&mut self) {
+        *self = Self { address: std::mem::take(&mut self.address), ..Self::default() };
+    }
+
+    fn wake(&self) {
+        if let Some(link) = &self.link {
+            link.ring_bell();
+        }
+    }
+}
+
+/// Rings that we fill.
+#[derive(Debug)]
+pub(crate) struct ShmTx {
+    pub(crate) peers: Vec<TxPeer>,
+    /// How this endpoint introduces itself.
+    pub(crate) hello: Hello,
+    /// Links made here that the owner must start to watch.
+    pub(crate) fresh: Vec<(PeerId, Arc<Link>)>,
+    /// Peers whose first ring waits to be handed over.
+    pub(crate) retry: Vec<PeerId>,
+    pub(crate) copies_allowed: bool,
+    hot: usize,
+}
+
+impl ShmTx {
+    pub(crate) fn new(hello: Hello, copies_allowed: bool) -> Self {
+        Self {
+            peers: Vec::new(),
+            hello,
+            fresh: Vec::new(),
+            retry: Vec::new(),
+            copies_allowed,
+            hot: 0,
+        }
+    }
+
+    fn peer(&mut self, peer: PeerId) -> Option<&mut TxPeer> {
+        self.peers.get_mut(peer as usize)
+    }
+
+    /// Forgets what was set up with a peer.
+    pub(crate) fn reset(&mut self, peer: PeerId) {
+        let Some(state) = self.peer(peer) else { return };
+        let was_hot = state.ring.as_ref().is_some_and(|ring| is_hot(&ring.segment));
+        state.reset();
+        self.hot -= usize::from(was_hot);
+    }
+
+    /// First contact: makes a ring, which the peer gets with its first packets already in it.
+    #[cold]
+    fn open_ring(&mut self, peer: PeerId, geometry: Option<Geometry>) -> Result<(), Refused> {
+        let (ring, fd) = Outgoing::create(geometry).map_err(Refused::Down)?;
+        self.hot += usize::from(is_hot(&ring.segment));
+        let state = self.peer(peer).ok_or(Refused::Down(Errno::EINVAL))?;
+        state.ring = Some(ring);
+        state.waiting = Some(fd);
+        Ok(())
+    }
+
+    /// Hands a waiting first ring over, connecting if that is still to be done.
+    pub(crate) fn hand_over(&mut self, peer: PeerId) -> Result<(), Refused> {
+        let hello = self.hello.clone();
+        let Some(state) = self.peer(peer) else { return Ok(()) };
+        let (Some(fd), Some(ring)) = (&state.waiting, &state.ring) else { return Ok(()) };
+        let link = match &state.link {
+            Some(link) => link.clone(),
+            None => {
+                let address = socket_address(&state.address).map_err(Refused::Down)?;
+                match Link::connect(&address) {
+                    Ok(link) => {
+                        let link = Arc::new(link);
+                        link.say_hello(&hello).map_err(Refused::Down)?;
+                        state.link = Some(link.clone());
+                        self.fresh.push((peer, link.clone()));
+                        link
+                    }
+                    Err(Errno::EAGAIN) => {
+                        if !self.retry.contains(&peer) {
+                            self.retry.push(peer);
+                        }
+                        return Err(Refused::Again);
+                    }
+                    Err(reason) => return Err(Refused::Down(reason)),
+                }
+            }
+        };
+        let Some(state) = self.peers.get_mut(peer as usize) else { return Ok(()) };
+        match link.give_ring(fd.as_fd(), ring.segment.geometry()) {
+            Ok(()) => {
+                state.waiting = None;
+                Ok(())
+            }
+            Err(Errno::EAGAIN) => {
+                self.retry.push(peer);
+                Err(Refused::Again)
+            }
+            Err(reason) => Err(Refused::Down(reason)),
+        }
+    }
+
+    /// First contact with a packet: into a fresh ring, then the ring to the peer.
+    #[cold]
+    fn emit_first(
+        &mut self,
+        peer: PeerId,
+        head: Head,
+        source: &Source<'_>,
+    ) -> Result<(), Refused> {
+        self.open_ring(peer, cold())?;
+        let fits = self
+            .peer(peer)
+            .and_then(|state| state.ring.as_mut())
+            .map(|ring| ring.producer.push(head, source));
+        match fits {
+            Some(Ok(())) => {}
+            _ => return Err(Refused::Again),
+        }
+        match self.hand_over(peer) {
+            // The packet is in the ring and goes with it later.
+            Ok(()) | Err(Refused::Again) => Ok(()),
+            Err(Refused::Down(reason)) => {
+                self.reset(peer);
+                Err(Refused::Down(reason))
+            }
+        }
+    }
+
+    /// Replaces a peer's ring by a large one, if it has a small one and there is room to say so.
+    fn enlarge(&mut self, peer: PeerId) -> bool {
+        if self.hot >= HOT_RINGS {
+            return false;
+        }
+        let Some(state) = self.peers.get_mut(peer as usize) else { return false };
+        let Some(old) = &mut state.ring else {
+            return self.open_ring(peer, hot()).is_ok() && self.hand_over_now(peer);
+        };
+        if is_hot(&old.segment) || state.waiting.is_some() || !old.producer.has_room() {
+            return false;
+        }
+        let Some(link) = &state.link else { return false };
+        let Ok((ring, fd)) = Outgoing::create(hot()) else { return false };
+        if link.give_ring(fd.as_fd(), ring.segment.geometry()).is_err() {
+            return false;
+        }
+        let moved = Head { op: MOVED, flags: 0, a: 0, b: 0 };
+        // There was room, and nobody else fills this ring.
+        let told = old.producer.push(moved, &Source::fixed(&[]));
+        debug_assert_eq!(told, Ok(()));
+        if old.producer.consumer_sleeps() {
+            link.ring_bell();
+        }
+        state.ring = Some(ring);
+        self.hot += 1;
+        true
+    }
+
+    fn hand_over_now(&mut self, peer: PeerId) -> bool {
+        match self.hand_over(peer) {
+            Ok(()) | Err(Refused::Again) => true,
+            Err(Refused::Down(_)) => {
+                self.reset(peer);
+                false
+            }
+        }
+    }
+
+    /// Announces that we sleep until there is room for this peer; `false` if there is some.
+    pub(crate) fn wait_for_room(&mut self, peer: PeerId) -> bool {
+        self.peer(peer)
+            .and_then(|state| state.ring.as_mut())
+            .is_none_or(|ring| ring.producer.wait_for_room())
+    }
+}
+
+fn is_hot(segment: &Segment) -> bool {
+    hot().is_some_and(|hot| segment.geometry() == hot)
+}
+
+impl WireTx for ShmTx {
+    #[inline]
+    fn try_emit(&mut self, peer: PeerId, head: Head, source: &Source<'_>) -> Result<(), Refused> {
+        let state = self.peers.get_mut(peer as usize).ok_or(Refused::Down(Errno::EINVAL))?;
+        let Some(ring) = &mut state.ring else { return self.emit_first(peer, head, source) };
+        match ring.producer.push(head, source) {
+            Ok(()) => {
+                let may_sleep = state.hello.as_ref().is_none_or(|hello| hello.sleeps);
+                if may_sleep && ring.producer.consumer_sleeps() {
+                    state.wake();
+                }
+                Ok(())
+            }
+            Err(PushError::Full) => {
+                // A small ring that fills up belongs to a busy pair: the next try finds a large one
+                // as soon as there is a slot to say so.
+                self.enlarge(peer);
+                Err(Refused::Again)
+            }
+            Err(PushError::TooLong) => Err(Refused::Down(Errno::EMSGSIZE)),
+            Err(PushError::Broken) => Err(Refused::Down(Errno::EPROTO)),
+        }
+    }
+
+    #[inline]
+    fn max_payload(&self, peer: PeerId) -> usize {
+        let ring = self.peers.get(peer as usize).and_then(|state| state.ring.as_ref());
+        match ring {
+            Some(ring) => ring.producer.max_payload().min(SEGMENT),
+            None => cold().map_or(0, |cold| cold.max_payload()),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, peer: PeerId, len: usize) -> bool {
+        len <= self.max_payload(peer) || (self.enlarge(peer) && len <= self.max_payload(peer))
+    }
+
+    fn can_copy(&mut self, peer: PeerId) -> bool {
+        let allowed = self.copies_allowed;
+        let Some(state) = self.peer(peer) else { return false };
+        if state.copies == Copies::Untried
+            && let (Some(hello), Some(link)) = (&state.hello, &state.link)
+        {
+            let works = allowed && copy::probe(link.pid(), hello.probe);
+            state.copies = if works { Copies::Work } else { Copies::Fail };
+        }
+        state.copies == Copies::Work
+    }
+
+    fn copy_from(
+        &mut self,
+        peer: PeerId,
+        remote: &[(u64, u64)],
+        skip: usize,
+        local: &Buffers,
+    ) -> Result<()> {
+        let state = self.peer(peer).ok_or(Errno::EINVAL)?;
+        let link = state.link.as_ref().ok_or(Errno::ENOTCONN)?;
+        let copied = copy::from_process(link.pid(), remote, skip, local);
+        // The number may meanwhile be another process's: what was read counts only if the peer is
+        // still there now.
+        if copied.is_ok() && link.is_alive() {
+            return Ok(());
+        }
+        if matches!(copied, Err(Errno::EPERM | Errno::ENOSYS)) {
+            state.copies = Copies::Fail;
+        }
+        Err(copied.err().unwrap_or(Errno::ECONNRESET))
+    }
+
+    fn set_pressure(&mut self, _peer: PeerId, _high: bool) {}
+
+    fn pressure(&self, peer: PeerId) -> bool {
+        let ring = self.peers.get(peer as usize).and_then(|state| state.ring.as_ref());
+        ring.is_some_and(|ring| ring.producer.pressure())
+    }
+}
+
+/// A ring that we empty.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    consumer: Consumer,
+    /// Dropped after the consumer.
+    _segment: Segment,
+}
+
+impl Incoming {
+    pub(crate) fn new(segment: Segment) -> Self {
+        Self { consumer: Consumer::new(segment.memory()), _segment: segment }
+    }
+}
+
+/// The receiving half of one peer.
+#[derive(Debug, Default)]
+pub(crate) struct RxPeer {
+    ring: Option<Incoming>,
+    /// Rings that replace it, in order.
+    next: VecDeque<Incoming>,
+    pub(crate) link: Option<Arc<Link>>,
+    /// The ring says that it has been replaced, and the replacement is not here yet.
+    stalled: bool,
+}
+
+/// Rings that we empty.
+#[derive(Debug, Default)]
+pub(crate) struct ShmRx {
+    pub(crate) peers: Vec<RxPeer>,
+    active: Vec<PeerId>,
+    others: Vec<PeerId>,
+    at: usize,
+    sweep_at: usize,
+    swept: usize,
+    /// A replacement ring is missing: look at the sockets soon.
+    pub(crate) hurry: bool,
+}
+
+impl ShmRx {
+    /// Takes a ring that a peer has handed over.
+    pub(crate) fn attach(&mut self, peer: PeerId, ring: Incoming) {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return };
+        state.stalled = false;
+        if state.ring.is_none() && state.next.is_empty() {
+            state.ring = Some(ring);
+            let list = if self.active.len() < ACTIVE { &mut self.active } else { &mut self.others };
+            list.push(peer);
+        } else {
+            state.next.push_back(ring);
+        }
+    }
+
+    /// Forgets a peer's rings.
+    pub(crate) fn reset(&mut self, peer: PeerId) {
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            *state = RxPeer::default();
+        }
+        self.active.retain(|other| *other != peer);
+        self.others.retain(|other| *other != peer);
+        (self.at, self.sweep_at) = (0, 0);
+    }
+
+    /// Whether packets of this peer are left.
+    #[inline]
+    pub(crate) fn ready(&self, peer: PeerId) -> bool {
+        self.peers.get(peer as usize).is_some_and(|state| {
+            !state.stalled && state.ring.as_ref().is_some_and(|ring| ring.consumer.ready())
+        })
+    }
+
+    /// Asks every peer to ring; `false` as soon as one has sent something.
+    pub(crate) fn arm(&self) -> bool {
+        self.active.iter().chain(&self.others).all(|peer| {
+            let ring = self.peers.get(*peer as usize).and_then(|state| state.ring.as_ref());
+            ring.is_none_or(|ring| ring.consumer.arm())
+        })
+    }
+
+    pub(crate) fn set_pressure(&self, peer: PeerId, high: bool) {
+        if let Some(ring) = self.peers.get(peer as usize).and_then(|state| state.ring.as_ref()) {
+            ring.consumer.set_pressure(high);
+        }
+    }
+
+    /// One of the peers that are not looked at every time; a busy one takes the place of an active.
+    #[cold]
+    fn sweep(&mut self) -> Option<PeerId> {
+        while self.swept < SWEEP.min(self.others.len()) {
+            self.swept += 1;
+            self.sweep_at = (self.sweep_at + 1) % self.others.len();
+            let peer = self.others[self.sweep_at];
+            if self.ready(peer) {
+                let place = peer as usize % self.active.len().max(1);
+                if let Some(active) = self.active.get_mut(place) {
+                    self.others[self.sweep_at] = std::mem::replace(active, peer);
+                }
+                return Some(peer);
+            }
+        }
+        None
+    }
+}
+
+impl WireRx for ShmRx {
+    #[inline]
+    fn next_ready(&mut self) -> Option<PeerId> {
+        while let Some(&peer) = self.active.get(self.at) {
+            if self.ready(peer) {
+                return Some(peer);
+            }
+            self.at += 1;
+        }
+        if !self.others.is_empty()
+            && let Some(peer) = self.sweep()
+        {
+            return Some(peer);
+        }
+        (self.at, self.swept) = (0, 0);
+        None
+    }
+
+    #[inline]
+    fn peek(&mut self, peer: PeerId) -> Result<Option<Packet>> {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return Ok(None) };
+        loop {
+            let Some(ring) = &mut state.ring else { return Ok(None) };
+            let packet = ring.consumer.peek().map_err(|Broken| Errno::EPROTO)?;
+            match packet {
+                Some(packet) if packet.head.op == MOVED => {}
+                other => return Ok(other),
+            }
+            match state.next.pop_front() {
+                Some(next) => state.ring = Some(next),
+                None => {
+                    state.stalled = true;
+                    self.hurry = true;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn consume(&mut self, peer: PeerId) {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return };
+        let Some(ring) = &mut state.ring else { return };
+        if ring.consumer.consume()
+            && let Some(link) = &state.link
+        {
+            link.ring_bell();
+        }
+    }
+}
