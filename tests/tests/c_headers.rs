@@ -79,6 +79,55 @@ fn wrappers_check_accepts_the_distribution() {
     }
 }
 
+/// The programs that need the library compile everywhere; `c_abi` runs them.
+#[test]
+fn library_programs_compile() {
+    for include in [Some(own_include()), distribution_include()].into_iter().flatten() {
+        for program in ["symbols_check.c", "old_abi_getinfo.c"] {
+            for_each_compiler(|compiler, language| {
+                let source = c_dir().join(program);
+                compile(compiler, language, &include, &source, &["-fsyntax-only"]);
+            });
+        }
+    }
+}
+
+/// `old_abi_getinfo.c` gives each symbol version the structure sizes of the table.
+#[test]
+fn older_programs_have_the_sizes_of_their_time() {
+    const STRUCTS: [&str; 8] = [
+        "fi_info",
+        "fi_tx_attr",
+        "fi_rx_attr",
+        "fi_ep_attr",
+        "fi_domain_attr",
+        "fi_fabric_attr",
+        "fi_cq_err_entry",
+        "fi_mr_attr",
+    ];
+    let table = read(&abi_dir().join("abi-compat-layout.tsv"));
+    let program = read(&c_dir().join("old_abi_getinfo.c"));
+    let mut compared = 0;
+    for line in program.lines().filter(|line| line.starts_with("\t{ \"FABRIC_")) {
+        let node = line.split('"').nth(1).and_then(|node| node.strip_prefix("FABRIC_"));
+        let node = node.expect("a version in quotes");
+        let (_, sizes) = line.split_once("), ").expect("sizes after the interface version");
+        let sizes = sizes.trim_end_matches(" },").split(',').map(str::trim);
+        for (tag, size) in STRUCTS.into_iter().zip(sizes) {
+            let is_row = |row: &str| {
+                let columns: Vec<&str> = row.split('\t').collect();
+                columns[..3] == [node, tag, "0"] && columns[4] == "struct"
+            };
+            // The table ends at 1.9, the last version whose structures are final.
+            if let Some(row) = table.lines().find(|row| is_row(row)) {
+                assert_eq!(row.split('\t').nth(3), Some(size), "{tag} at {node}");
+                compared += 1;
+            }
+        }
+    }
+    assert_eq!(compared, 7 * STRUCTS.len());
+}
+
 /// Compiles `program` with every compiler and runs each result, which prints what differs.
 fn run_everywhere(stem: &str, program: &str, include: &Path) {
     let source = write_source(stem, program);
@@ -153,7 +202,12 @@ fn text_of(output: &Output) -> String {
 }
 
 fn special() -> String {
-    fs::read_to_string(c_dir().join("wrappers_special.h")).expect("read wrappers_special.h")
+    read(&c_dir().join("wrappers_special.h"))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path)
+        .unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
 }
 
 fn abi_dir() -> PathBuf {

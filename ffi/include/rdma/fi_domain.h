@@ -339,7 +339,7 @@ fi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 	return domain->ops->cntr_open(domain, attr, cntr, context);
 }
 
-FI_DEPRECATED_FUNC
+/* Deprecated, with the next one. */
 static inline int
 fi_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr,
 	     struct fid_wait **waitset)
@@ -347,7 +347,6 @@ fi_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr,
 	return fabric->ops->wait_open(fabric, attr, waitset);
 }
 
-FI_DEPRECATED_FUNC
 static inline int
 fi_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 	     struct fid_poll **pollset)
@@ -458,7 +457,7 @@ fi_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
 	return domain->ops->av_open(domain, attr, av, context);
 }
 
-FI_DEPRECATED_FUNC
+/* Deprecated: addresses are inserted before the call returns. */
 static inline int fi_av_bind(struct fid_av *av, struct fid *fid, uint64_t flags)
 {
 	return av->fid.ops->bind(&av->fid, fid, flags);

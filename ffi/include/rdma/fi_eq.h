@@ -272,26 +272,23 @@ static inline int fi_trywait(struct fid_fabric *fabric, struct fid **fids, int c
 	return fabric->ops->trywait(fabric, fids, count);
 }
 
-FI_DEPRECATED_FUNC
+/* Deprecated, with the next three: wait on the object of each queue. */
 static inline int fi_wait(struct fid_wait *waitset, int timeout)
 {
 	return waitset->ops->wait(waitset, timeout);
 }
 
-FI_DEPRECATED_FUNC
 static inline int fi_poll(struct fid_poll *pollset, void **context, int count)
 {
 	return pollset->ops->poll(pollset, context, count);
 }
 
-FI_DEPRECATED_FUNC
 static inline int
 fi_poll_add(struct fid_poll *pollset, struct fid *event_fid, uint64_t flags)
 {
 	return pollset->ops->poll_add(pollset, event_fid, flags);
 }
 
-FI_DEPRECATED_FUNC
 static inline int
 fi_poll_del(struct fid_poll *pollset, struct fid *event_fid, uint64_t flags)
 {
