@@ -6,9 +6,9 @@
  *
  * Such a program reaches the library through the symbol version of its time and passes
  * structures of the size of its time.  Here each of those that the library reads ends at
- * a guard page, and the error entry that the library fills is followed by bytes that must not change.  The
- * program may also ask for a newer interface than its own: it does when it passes what
- * fi_version() returns.
+ * a guard page, and the error entry that the library fills is followed by bytes that must
+ * not change.  The program may also ask for a newer interface than its own: it does when
+ * it passes what fi_version() returns.
  *
  * One line per case; the exit code is 1 if any failed.  Versions that the library lacks
  * are failures too, unless --allow-missing is given.

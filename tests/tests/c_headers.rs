@@ -79,6 +79,16 @@ fn wrappers_check_accepts_the_distribution() {
     }
 }
 
+/// Function-like macros do what providers and applications use them for.
+#[test]
+fn macros_work() {
+    let program = read(&c_dir().join("macros_check.c"));
+    run_everywhere("macros_check", &program, &own_include());
+    if let Some(include) = distribution_include() {
+        run_everywhere("macros_check_1_17", &program, &include);
+    }
+}
+
 /// The programs that need the library compile everywhere; `c_abi` runs them.
 #[test]
 fn library_programs_compile() {

@@ -19,7 +19,7 @@ extern "C" {
  */
 
 /* Flags of address vectors and their calls */
-#define FI_SYMMETRIC		(1ULL << 59)	/* all processes insert the same in the same order */
+#define FI_SYMMETRIC		(1ULL << 59)	/* every process inserts the same, in one order */
 #define FI_SYNC_ERR		(1ULL << 58)	/* context is an int array of errors per address */
 #define FI_UNIVERSE		(1ULL << 57)	/* set of every address in the vector */
 

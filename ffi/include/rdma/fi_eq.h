@@ -108,7 +108,7 @@ struct fi_eq_err_entry {
 	uint64_t		data;
 	int			err;		/* positive FI_E* */
 	int			prov_errno;	/* for fi_eq_strerror */
-	void			*err_data;	/* caller's when err_data_size > 0, else the queue's */
+	void			*err_data;	/* the caller's if err_data_size > 0 */
 	size_t			err_data_size;	/* bytes, in and out */
 };
 
@@ -192,7 +192,7 @@ struct fi_cq_err_entry {
 	size_t			olen;		/* bytes that found no room */
 	int			err;		/* positive FI_E* */
 	int			prov_errno;	/* for fi_cq_strerror */
-	void			*err_data;	/* caller's when err_data_size > 0, else the queue's */
+	void			*err_data;	/* the caller's if err_data_size > 0 */
 	size_t			err_data_size;	/* bytes, in and out */
 	fi_addr_t		src_addr;
 };

@@ -24,12 +24,12 @@ extern "C" {
 #define FI_EIO			EIO
 #define FI_E2BIG		E2BIG
 #define FI_EBADF		EBADF
-#define FI_EAGAIN		EAGAIN		/* no room or nothing there now: make progress, retry */
+#define FI_EAGAIN		EAGAIN		/* nothing there or no room now: retry */
 #define FI_EWOULDBLOCK		EWOULDBLOCK
 #define FI_ENOMEM		ENOMEM
 #define FI_EACCES		EACCES
 #define FI_EFAULT		EFAULT
-#define FI_EBUSY		EBUSY		/* something opened from or bound to the object is alive */
+#define FI_EBUSY		EBUSY		/* objects opened from or bound to it live */
 #define FI_ENODEV		ENODEV
 #define FI_EINVAL		EINVAL
 #define FI_EMFILE		EMFILE
@@ -71,7 +71,7 @@ extern "C" {
 
 enum {
 	FI_EOTHER		= FI_ERRNO_OFFSET, /* anything without a better number */
-	FI_ETOOSMALL		= 257,	/* the caller's buffer is too short; the length says what is needed */
+	FI_ETOOSMALL		= 257,	/* buffer too short; the length says what is needed */
 	FI_EOPBADSTATE		= 258,	/* not allowed in the object's present state */
 	FI_EAVAIL		= 259,	/* an error entry waits to be read */
 	FI_EBADFLAGS		= 260,	/* unknown or contradicting flags */

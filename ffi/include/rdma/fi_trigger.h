@@ -137,7 +137,7 @@ struct fi_deferred_work {
 	struct fi_context2	context;	/* the provider's */
 	uint64_t		threshold;	/* successes and errors of triggering_cntr */
 	struct fid_cntr		*triggering_cntr;
-	struct fid_cntr		*completion_cntr; /* counts the work itself; NULL for counter work */
+	struct fid_cntr		*completion_cntr; /* counts the work; NULL for counter work */
 	enum fi_op_type		op_type;
 	union {
 		struct fi_op_msg		*msg;

@@ -191,7 +191,7 @@ struct fi_ep_attr {
 	uint32_t		protocol_version;
 	size_t			max_msg_size;
 	size_t			msg_prefix_size;
-	size_t			max_order_raw_size; /* bytes up to which data keeps order; -1 any size */
+	size_t			max_order_raw_size; /* bytes up to which data keeps order */
 	size_t			max_order_war_size;
 	size_t			max_order_waw_size;
 	uint64_t		mem_tag_format;

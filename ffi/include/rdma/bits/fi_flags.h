@@ -137,6 +137,6 @@
 #define FI_ADDR_NOTAVAIL	((uint64_t) -1)	/* no address known */
 #define FI_KEY_NOTAVAIL		((uint64_t) -1)	/* key does not fit: use the raw key */
 #define FI_SHARED_CONTEXT	SIZE_MAX	/* tx_ctx_cnt, rx_ctx_cnt: use a shared context */
-#define FI_AV_AUTH_KEY		SIZE_MAX	/* auth_key_size: keys come from the address vector */
+#define FI_AV_AUTH_KEY		SIZE_MAX	/* auth_key_size: keys are in the address vector */
 
 #endif /* FI_BITS_FLAGS_H */
