@@ -23,6 +23,7 @@
 extern "C" {
 #endif
 
+/* Marks on what stays for old sources only */
 #define FI_DEPRECATED_FUNC	__attribute__((deprecated))
 #define FI_DEPRECATED_FIELD	__attribute__((deprecated))
 
