@@ -35,7 +35,19 @@ pub trait Layout {
     const FIELDS: &'static [(&'static str, usize, usize)];
 }
 
-/// Defines a C struct for which all zeros is a valid value.
+/// A C struct for which any bytes, and so all zeros, are a valid value.
+///
+/// # Safety
+/// The struct holds integers, raw pointers, optional code pointers and unions of those only.
+pub unsafe trait Plain: Copy {
+    /// The value with every byte zero.
+    fn zeroed() -> Self {
+        // SAFETY: the trait's contract.
+        unsafe { core::mem::zeroed() }
+    }
+}
+
+/// Defines a [`Plain`] C struct.
 macro_rules! c_struct {
     ($(#[$meta:meta])* pub struct $name:ident { $(pub $field:ident: $ty:ty,)* }) => {
         $(#[$meta])*
@@ -43,14 +55,9 @@ macro_rules! c_struct {
         #[repr(C)]
         pub struct $name { $(pub $field: $ty,)* }
 
-        impl $name {
-            /// The value with every byte zero.
-            pub const fn zeroed() -> Self {
-                // SAFETY: this macro is used only for structs of integers, raw pointers, optional
-                // code pointers and unions of those; all zeros is a value of each.
-                unsafe { core::mem::zeroed() }
-            }
-        }
+        // SAFETY: this macro is used for structs of integers, raw pointers, optional code pointers
+        // and unions of those only.
+        unsafe impl $crate::abi::Plain for $name {}
 
         impl $crate::abi::Layout for $name {
             const NAME: &'static str = stringify!($name);
