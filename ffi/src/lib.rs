@@ -10,6 +10,7 @@ mod foreign;
 pub mod getinfo;
 pub mod info;
 pub mod node;
+pub mod object;
 pub mod panic;
 pub mod stubs;
 mod symbols;

@@ -75,6 +75,18 @@ macro_rules! ops_table {
                     closed
                 },)*
             };
+
+            /// The address of a static `CLOSED` table, as objects hold it.
+            pub const fn closed() -> *mut Self {
+                const TABLE: &$name = &$name::CLOSED;
+                (&raw const *TABLE).cast_mut()
+            }
+
+            /// The address of a static `UNSUPPORTED` table, as objects hold it.
+            pub const fn unsupported() -> *mut Self {
+                const TABLE: &$name = &$name::UNSUPPORTED;
+                (&raw const *TABLE).cast_mut()
+            }
         }
 
         impl $crate::abi::Layout for $name {

@@ -1,6 +1,6 @@
 //! SETUP. C strings in and out: bounded, never trusted.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::c_char;
 
 use fabric_core::{Errno, Result};
 
@@ -43,12 +43,6 @@ pub unsafe fn write(text: &str, buf: *mut c_char, len: usize) {
 pub fn host_error(errnum: i32) -> *const c_char {
     // SAFETY: `strerror` accepts every number and never returns null.
     unsafe { libc::strerror(errnum) }
-}
-
-/// As [`host_error`], for Rust.
-pub fn host_error_text(errnum: i32) -> String {
-    // SAFETY: the C library's text is terminated and stays valid while it is copied here.
-    unsafe { CStr::from_ptr(host_error(errnum)) }.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
 //! SETUP. Operation tables of every object but the data path of endpoints.
+//!
+//! The last slots of some tables belong to node 1.10, whose argument lists are not final. Only the
+//! default functions fill them, which look at no argument.
 
 use core::ffi::{c_char, c_int, c_void};
 

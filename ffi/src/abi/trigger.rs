@@ -91,7 +91,7 @@ c_struct! {
 }
 
 c_struct! {
-    /// Context of a triggered operation; the size of [`fi_context`].
+    /// Context of a triggered operation; the size of [`super::msg::fi_context`].
     pub struct fi_triggered_context {
         pub event_type: fi_trigger_event,
         pub trigger: fi_trigger,

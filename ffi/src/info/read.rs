@@ -27,7 +27,7 @@ use crate::{
 pub struct Hints {
     /// Everything that has a counterpart in Rust.
     pub info: Info,
-    /// A connection request to answer, or an address book entry of a passive endpoint.
+    /// A connection request to answer, or a passive endpoint whose address to take over.
     pub handle: *mut fid,
     /// Match only what this open domain offers.
     pub domain: *mut fid_domain,
