@@ -301,4 +301,32 @@ mod tests {
             assert_eq!(Errno::new(value).fabric_text().map(str::as_bytes), Some(text.to_bytes()));
         }
     }
+
+    fn getinfo_code(version: Version, info: *mut *mut fi_info) -> c_int {
+        let (host, service, hints) = (core::ptr::null(), core::ptr::null(), core::ptr::null());
+        // SAFETY: nulls are allowed; `info` has room for a pointer or is null.
+        unsafe { getinfo(Node::V1_9, version.0, host, service, 0, hints, info) }
+    }
+
+    #[test]
+    fn newer_versions_than_this_are_not_known() {
+        let mut info = core::ptr::dangling_mut();
+        assert_eq!(getinfo_code(Version::new(2, 7), &raw mut info), -38);
+        assert!(info.is_null());
+        assert_eq!(getinfo_code(API_VERSION, core::ptr::null_mut()), -22);
+    }
+
+    #[test]
+    fn fabrics_need_attributes_and_room() {
+        let mut opened = core::ptr::null_mut();
+        let null = core::ptr::null_mut();
+        // SAFETY: nulls are allowed.
+        unsafe {
+            assert_eq!(fabric(Node::V1_0, null, &raw mut opened, core::ptr::null_mut()), -22);
+            assert_eq!(
+                fabric2(core::ptr::null_mut(), &raw mut opened, 0, core::ptr::null_mut()),
+                -22
+            );
+        }
+    }
 }
