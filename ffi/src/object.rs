@@ -1,0 +1,165 @@
+//! SETUP, but for [`call_target`], which is HOT. Rust objects behind the `fid` pointers of C.
+//!
+//! C holds a pointer to a [`Shell`]: the C struct of the class at offset 0, then a reference to the
+//! Rust object. Shells are type-stable: they are never given back to the allocator, only reused for
+//! the same Rust type, and not before [`QUARANTINE`] further closes of that type. So a pointer that
+//! an application uses after closing is recognised: its class is 0, its tables answer `-FI_EINVAL`.
+
+mod head;
+mod pool;
+
+pub use head::Head;
+pub use pool::QUARANTINE;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicPtr, AtomicUsize, Ordering},
+};
+
+use core::{any::TypeId, cell::UnsafeCell, ffi::c_void, ptr::NonNull};
+
+use fabric_core::{Errno, Result};
+
+use crate::abi::{constants::FI_CLASS_UNSPEC, fid::fid};
+
+/// A Rust object that C can hold.
+pub trait CObject: Send + Sync + Sized + 'static {
+    /// The C struct of the class.
+    type Head: Head;
+    /// The class (`FI_CLASS_...`).
+    const CLASS: usize;
+}
+
+/// What a `fid` pointer of this library points to.
+#[repr(C)]
+pub struct Shell<T: CObject> {
+    head: UnsafeCell<T::Head>,
+    /// Tells apart types of one class; same place in every shell of that class.
+    kind: TypeId,
+    /// From `Arc::into_raw`; null in a closed shell.
+    payload: AtomicPtr<T>,
+}
+
+// SAFETY: `payload` is an `Arc` of a `Send + Sync` type. `head` is written before C sees the shell
+// and on close, which C must not let race with other uses of the object.
+unsafe impl<T: CObject> Send for Shell<T> {}
+// SAFETY: as above.
+unsafe impl<T: CObject> Sync for Shell<T> {}
+
+impl<T: CObject> core::fmt::Debug for Shell<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Shell").field("class", &T::CLASS).finish_non_exhaustive()
+    }
+}
+
+/// Hands `payload` to C. `head` brings the tables (none null) and fields of the class; class and
+/// context are filled in here. The result belongs to C until [`Shell::retire`].
+pub fn open<T: CObject>(payload: Arc<T>, context: *mut c_void, mut head: T::Head) -> *mut T::Head {
+    let shell = pool::take::<T>();
+    head.fid_mut().fclass = FI_CLASS_UNSPEC;
+    head.fid_mut().context = context;
+    // SAFETY: shells live forever, and this one is closed and in nobody's hands.
+    let opened = unsafe { shell.as_ref() };
+    // SAFETY: as above; nobody else reads or writes the head.
+    unsafe { opened.head.get().write(head) };
+    opened.payload.store(Arc::into_raw(payload).cast_mut(), Ordering::Release);
+    // Release: pairs with the Acquire in `from_fid`, which must find the rest written.
+    opened.class().store(T::CLASS, Ordering::Release);
+    shell.as_ptr().cast()
+}
+
+/// The live shell behind a pointer that C passes as an argument. `EINVAL` for null, for an object
+/// of another class or provider, and for a closed one.
+///
+/// # Safety
+/// `fid` is null or an object that this library or the application made; if it is open, it is not
+/// closed while the result is in use.
+pub unsafe fn from_fid<'a, T: CObject>(fid: *mut fid) -> Result<&'a Shell<T>> {
+    if fid.is_null() || !fid.cast::<Shell<T>>().is_aligned() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: every object starts with its class, and shells stay readable after close.
+    let class = unsafe { AtomicUsize::from_ptr(&raw mut (*fid).fclass) };
+    // Acquire: pairs with the Release in `open`.
+    if class.load(Ordering::Acquire) != T::CLASS {
+        return Err(Errno::EINVAL);
+    }
+    let shell = fid.cast::<Shell<T>>();
+    // SAFETY: objects of this class are made by this library alone, so a shell of some type is
+    // here, and the place of `kind` depends only on the class.
+    if unsafe { (&raw const (*shell).kind).read() } != TypeId::of::<T>() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the type has been checked, shells live forever.
+    let shell = unsafe { &*shell };
+    shell.payload().map(|_| shell)
+}
+
+/// The object of a call that came through its own table: the table vouches for the type.
+///
+/// # Safety
+/// `head` is what C passed to a slot of a table that only shells of `T` carry, and the object is
+/// not closed during the call.
+#[inline(always)]
+pub unsafe fn call_target<'a, T: CObject>(head: *mut T::Head) -> Result<&'a T> {
+    // SAFETY: the caller vouches for the type; shells live forever.
+    unsafe { &*head.cast::<Shell<T>>() }.payload()
+}
+
+impl<T: CObject> Shell<T> {
+    /// The Rust object; `EINVAL` if it has been closed.
+    #[inline(always)]
+    pub fn payload(&self) -> Result<&T> {
+        // Acquire: pairs with the Release in `open`.
+        let payload = self.payload.load(Ordering::Acquire);
+        // SAFETY: not null, so the shell's own reference keeps the object alive; C does not close
+        // an object during a call on it.
+        unsafe { payload.as_ref() }.ok_or(Errno::EINVAL)
+    }
+
+    /// Another reference to the Rust object.
+    pub fn share(&self) -> Result<Arc<T>> {
+        let payload: *const T = self.payload()?;
+        // SAFETY: `payload` is from `Arc::into_raw`, and the shell's own reference still counts.
+        unsafe { Arc::increment_strong_count(payload) };
+        // SAFETY: takes over the reference counted above.
+        Ok(unsafe { Arc::from_raw(payload) })
+    }
+
+    /// The application's context.
+    pub fn context(&self) -> *mut c_void {
+        // SAFETY: the head is not written while the object is open.
+        unsafe { (*self.head.get().cast::<fid>()).context }
+    }
+
+    /// The pointer that C knows.
+    pub fn head(&self) -> *mut T::Head {
+        (&raw const *self).cast_mut().cast()
+    }
+
+    /// Takes the object back from C: class and tables are those of a closed object from here on.
+    /// `EINVAL` if another close came first.
+    ///
+    /// Call it when nothing can refuse the close any more.
+    pub fn retire(&self) -> Result<Arc<T>> {
+        self.class()
+            .compare_exchange(T::CLASS, FI_CLASS_UNSPEC, Ordering::AcqRel, Ordering::Relaxed)
+            .map_err(|_| Errno::EINVAL)?;
+        let payload = self.payload.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: this call won the exchange above, and C uses the object nowhere else.
+        unsafe { self.head.get().write(T::Head::closed()) };
+        pool::give_back(NonNull::from(self));
+        // SAFETY: from `Arc::into_raw` in `open`; the swap hands its reference over once.
+        Ok(unsafe { Arc::from_raw(payload) })
+    }
+
+    fn class(&self) -> &AtomicUsize {
+        let fid = self.head.get().cast::<fid>();
+        // SAFETY: every head starts with a `fid`; this crate reaches its class only through here
+        // and through `from_fid`, atomically, once the shell is shared.
+        unsafe { AtomicUsize::from_ptr(&raw mut (*fid).fclass) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
