@@ -110,7 +110,10 @@ impl<R, U> Matcher<R, U> {
     }
 
     /// Takes out the first posted receive for which `pick` holds, with what it wanted.
-    pub fn remove_posted_if(&mut self, mut pick: impl FnMut(&Want, &R) -> bool) -> Option<(Want, R)> {
+    pub fn remove_posted_if(
+        &mut self,
+        mut pick: impl FnMut(&Want, &R) -> bool,
+    ) -> Option<(Want, R)> {
         for list in &mut self.posted {
             if let Some(node) = list.find(|(want, receive)| pick(want, receive)) {
                 return list.remove(node);

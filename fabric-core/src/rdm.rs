@@ -9,6 +9,7 @@ use crate::{
     Errno, Result,
     api::Endpoint,
     attr::Info,
+    attr::WaitObj,
     auto::AutoProgress,
     av::{Av, BoundAv},
     completion::{Counter, Cq},
@@ -19,7 +20,6 @@ use crate::{
     lock::{Guarded, Lock},
     mem::Buffers,
     op::{AtomicOp, RecvOp, RmaOp, SendOp},
-    attr::WaitObj,
     wire::Wire,
 };
 
@@ -223,9 +223,8 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
         let av = setup.av.as_ref().ok_or(Errno::ENOAV)?;
         let report = &mut engine.core.report;
         let sends = self.caps.intersects(Flags::SEND | Flags::READ | Flags::WRITE);
-        let counted = report.counts(Flags::SEND)
-            || report.counts(Flags::READ)
-            || report.counts(Flags::WRITE);
+        let counted =
+            report.counts(Flags::SEND) || report.counts(Flags::READ) || report.counts(Flags::WRITE);
         if sends && setup.tx.is_none() && !counted {
             return Err(Errno::ENOCQ);
         }
@@ -233,10 +232,8 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
         if receives && setup.rx.is_none() && !report.counts(Flags::RECV) {
             return Err(Errno::ENOCQ);
         }
-        let binding = |cq: &CqUse<W, L>| CqBinding {
-            queue: cq.cq.queue().clone(),
-            selective: cq.selective,
-        };
+        let binding =
+            |cq: &CqUse<W, L>| CqBinding { queue: cq.cq.queue().clone(), selective: cq.selective };
         report.tx = setup.tx.as_ref().map(binding);
         report.rx = setup.rx.as_ref().map(binding);
         engine.set_av(Some(Arc::clone(av)));

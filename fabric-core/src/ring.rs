@@ -235,7 +235,8 @@ impl Producer {
 
     /// Whether a packet without bulk can be pushed now.
     pub fn has_room(&mut self) -> bool {
-        let full = |ring: &Self| ring.pushed().wrapping_sub(ring.consumed) >= ring.memory.geometry.slots;
+        let full =
+            |ring: &Self| ring.pushed().wrapping_sub(ring.consumed) >= ring.memory.geometry.slots;
         if full(self) {
             let _ = self.refresh();
         }

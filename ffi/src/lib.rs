@@ -12,6 +12,7 @@ pub mod info;
 pub mod node;
 pub mod object;
 pub mod panic;
+pub mod shim;
 pub mod stubs;
 mod symbols;
 pub mod text;

@@ -2,7 +2,11 @@
 //! socket of the same user.
 
 use fabric_core::{Errno, Result, attr::addr_format, av::AddressFormat};
-use rustix::{net::SocketAddrUnix, process::getuid, rand::{GetRandomFlags, getrandom}};
+use rustix::{
+    net::SocketAddrUnix,
+    process::getuid,
+    rand::{GetRandomFlags, getrandom},
+};
 
 /// In front of every name.
 pub const SCHEME: &str = "fi_shm://";

@@ -4,7 +4,7 @@
 use std::{
     io::{IoSlice, IoSliceMut},
     mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
 use fabric_core::{Errno, Result, ring::Geometry};
@@ -15,7 +15,6 @@ use rustix::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
         SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
         SocketType, accept_with, bind, connect, listen, recvmsg, send, sendmsg, socket_with,
-        sockopt::socket_peercred,
     },
     process::getuid,
 };
@@ -53,7 +52,14 @@ pub enum Said {
     /// An introduction.
     Hello(Hello),
     /// A ring that it will produce into.
-    Ring { fd: OwnedFd, slots: u32, bytes: usize },
+    Ring {
+        /// The memory.
+        fd: OwnedFd,
+        /// As the peer says, to be checked.
+        slots: u32,
+        /// As the peer says, to be checked.
+        bytes: usize,
+    },
     /// Ding.
     Bell,
 }
@@ -94,11 +100,11 @@ impl Link {
     }
 
     fn new(socket: OwnedFd) -> Result<Self> {
-        let peer = socket_peercred(&socket)?;
-        if peer.uid != getuid() {
+        let peer = credentials(socket.as_fd())?;
+        if peer.uid != getuid().as_raw() {
             return Err(Errno::EACCES);
         }
-        Ok(Self { socket, pid: peer.pid.as_raw_nonzero().get() })
+        Ok(Self { socket, pid: peer.pid })
     }
 
     /// The peer's process id as this process sees it, zero in a PID namespace beside ours.
@@ -149,16 +155,12 @@ impl Link {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let got = match recvmsg(
-            &self.socket,
-            &mut [IoSliceMut::new(&mut bytes)],
-            &mut control,
-            flags,
-        ) {
-            Ok(got) => got,
-            Err(Sys::AGAIN | Sys::INTR) => return Ok(None),
-            Err(e) => return Err(e.into()),
-        };
+        let got =
+            match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
+                Ok(got) => got,
+                Err(Sys::AGAIN | Sys::INTR) => return Ok(None),
+                Err(e) => return Err(e.into()),
+            };
         let mut fd = None;
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
@@ -186,6 +188,27 @@ impl Link {
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// Who is at the other end, as the kernel noted it. The process id is zero where ours cannot name
+/// the process, which safe wrappers do not expect.
+fn credentials(socket: BorrowedFd<'_>) -> Result<libc::ucred> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `peer`, whose size that is.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut len,
+        )
+    };
+    match got {
+        0 => Ok(peer),
+        _ => Err(Errno::new(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))),
     }
 }
 
@@ -235,7 +258,8 @@ mod tests {
         let ours = Link::connect(&address).unwrap();
         let hello = Hello { id: [7; 16], sleeps: true, probe: (1, 2), address: name };
         ours.say_hello(&hello).unwrap();
-        let (segment, fd) = crate::segment::Segment::create(crate::segment::cold().unwrap()).unwrap();
+        let (segment, fd) =
+            crate::segment::Segment::create(crate::segment::cold().unwrap()).unwrap();
         ours.give_ring(fd.as_fd(), segment.geometry()).unwrap();
         ours.ring_bell();
 

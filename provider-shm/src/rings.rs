@@ -70,8 +70,12 @@ pub(crate) struct TxPeer {
 }
 
 impl TxPeer {
+    pub(crate) fn new(address: Box<[u8]>) -> Self {
+        Self { address, ..Self::default() }
+    }
+
     /// Back to the state before first contact; the address stays.
-    pub(crate) fn reset(&mut self) {
+    fn reset(&mut self) {
         *self = Self { address: std::mem::take(&mut self.address), ..Self::default() };
     }
 
@@ -84,7 +88,7 @@ impl TxPeer {
 
 /// Rings that we fill.
 #[derive(Debug)]
-pub(crate) struct ShmTx {
+pub struct ShmTx {
     pub(crate) peers: Vec<TxPeer>,
     /// How this endpoint introduces itself.
     pub(crate) hello: Hello,
@@ -133,53 +137,43 @@ impl ShmTx {
 
     /// Hands a waiting first ring over, connecting if that is still to be done.
     pub(crate) fn hand_over(&mut self, peer: PeerId) -> Result<(), Refused> {
-        let hello = self.hello.clone();
-        let Some(state) = self.peer(peer) else { return Ok(()) };
+        let Some(state) = self.peers.get_mut(peer as usize) else { return Ok(()) };
         let (Some(fd), Some(ring)) = (&state.waiting, &state.ring) else { return Ok(()) };
         let link = match &state.link {
             Some(link) => link.clone(),
-            None => {
-                let address = socket_address(&state.address).map_err(Refused::Down)?;
-                match Link::connect(&address) {
-                    Ok(link) => {
-                        let link = Arc::new(link);
-                        link.say_hello(&hello).map_err(Refused::Down)?;
-                        state.link = Some(link.clone());
-                        self.fresh.push((peer, link.clone()));
-                        link
-                    }
-                    Err(Errno::EAGAIN) => {
-                        if !self.retry.contains(&peer) {
-                            self.retry.push(peer);
-                        }
-                        return Err(Refused::Again);
-                    }
-                    Err(reason) => return Err(Refused::Down(reason)),
+            None => match introduce(&state.address, &self.hello) {
+                Ok(link) => {
+                    let link = Arc::new(link);
+                    state.link = Some(link.clone());
+                    self.fresh.push((peer, link.clone()));
+                    link
                 }
-            }
+                Err(reason) => return Err(self.postponed(peer, reason)),
+            },
         };
-        let Some(state) = self.peers.get_mut(peer as usize) else { return Ok(()) };
         match link.give_ring(fd.as_fd(), ring.segment.geometry()) {
             Ok(()) => {
                 state.waiting = None;
                 Ok(())
             }
-            Err(Errno::EAGAIN) => {
-                self.retry.push(peer);
-                Err(Refused::Again)
-            }
-            Err(reason) => Err(Refused::Down(reason)),
+            Err(reason) => Err(self.postponed(peer, reason)),
         }
+    }
+
+    /// A full backlog or socket is looked at again later; anything else is the end.
+    fn postponed(&mut self, peer: PeerId, reason: Errno) -> Refused {
+        if reason != Errno::EAGAIN {
+            return Refused::Down(reason);
+        }
+        if !self.retry.contains(&peer) {
+            self.retry.push(peer);
+        }
+        Refused::Again
     }
 
     /// First contact with a packet: into a fresh ring, then the ring to the peer.
     #[cold]
-    fn emit_first(
-        &mut self,
-        peer: PeerId,
-        head: Head,
-        source: &Source<'_>,
-    ) -> Result<(), Refused> {
+    fn emit_first(&mut self, peer: PeerId, head: Head, source: &Source<'_>) -> Result<(), Refused> {
         self.open_ring(peer, cold())?;
         let fits = self
             .peer(peer)
@@ -244,6 +238,12 @@ impl ShmTx {
             .and_then(|state| state.ring.as_mut())
             .is_none_or(|ring| ring.producer.wait_for_room())
     }
+}
+
+fn introduce(address: &[u8], hello: &Hello) -> Result<Link> {
+    let link = Link::connect(&socket_address(address)?)?;
+    link.say_hello(hello)?;
+    Ok(link)
 }
 
 fn is_hot(segment: &Segment) -> bool {
@@ -321,8 +321,6 @@ impl WireTx for ShmTx {
         Err(copied.err().unwrap_or(Errno::ECONNRESET))
     }
 
-    fn set_pressure(&mut self, _peer: PeerId, _high: bool) {}
-
     fn pressure(&self, peer: PeerId) -> bool {
         let ring = self.peers.get(peer as usize).and_then(|state| state.ring.as_ref());
         ring.is_some_and(|ring| ring.producer.pressure())
@@ -356,7 +354,7 @@ pub(crate) struct RxPeer {
 
 /// Rings that we empty.
 #[derive(Debug, Default)]
-pub(crate) struct ShmRx {
+pub struct ShmRx {
     pub(crate) peers: Vec<RxPeer>,
     active: Vec<PeerId>,
     others: Vec<PeerId>,
@@ -405,12 +403,6 @@ impl ShmRx {
             let ring = self.peers.get(*peer as usize).and_then(|state| state.ring.as_ref());
             ring.is_none_or(|ring| ring.consumer.arm())
         })
-    }
-
-    pub(crate) fn set_pressure(&self, peer: PeerId, high: bool) {
-        if let Some(ring) = self.peers.get(peer as usize).and_then(|state| state.ring.as_ref()) {
-            ring.consumer.set_pressure(high);
-        }
     }
 
     /// One of the peers that are not looked at every time; a busy one takes the place of an active.
@@ -479,6 +471,12 @@ impl WireRx for ShmRx {
             && let Some(link) = &state.link
         {
             link.ring_bell();
+        }
+    }
+
+    fn set_pressure(&mut self, peer: PeerId, high: bool) {
+        if let Some(ring) = self.peers.get(peer as usize).and_then(|state| state.ring.as_ref()) {
+            ring.consumer.set_pressure(high);
         }
     }
 }

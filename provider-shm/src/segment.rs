@@ -67,9 +67,7 @@ impl Segment {
         let len = NonZeroUsize::new(geometry.bytes()).ok_or(Errno::EPROTO)?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
-        let base = unsafe {
-            mmap(std::ptr::null_mut(), len.get(), prot, MapFlags::SHARED, fd, 0)
-        }?;
+        let base = unsafe { mmap(std::ptr::null_mut(), len.get(), prot, MapFlags::SHARED, fd, 0) }?;
         let base = NonNull::new(base.cast()).ok_or(Errno::ENOMEM)?;
         Ok(Self { base, len, geometry })
     }

@@ -54,8 +54,7 @@ impl<L: Lock> Core<L> {
         }
 
         // Nobody else can satisfy receives that name this peer, and offers died with it.
-        while let Some((want, receive)) =
-            self.matcher.remove_posted_if(|want, _| want.peer == peer)
+        while let Some((want, receive)) = self.matcher.remove_posted_if(|want, _| want.peer == peer)
         {
             let kind = if want.tagged { Flags::TAGGED } else { Flags::MSG };
             let end = if receive.multi.is_some() { Flags::MULTI_RECV } else { Flags::empty() };
@@ -81,10 +80,8 @@ impl<L: Lock> Core<L> {
 
     fn finish_down(&mut self, handle: Handle, reason: Errno, address: &[u8]) {
         let Some(op) = self.ops.remove(handle) else { return };
-        let entry = Entry {
-            src: self.source(op.peer),
-            ..Entry::new(op.interest.context, op.kind.flags())
-        };
+        let entry =
+            Entry { src: self.source(op.peer), ..Entry::new(op.interest.context, op.kind.flags()) };
         self.report.send_failed(CqError::new(entry, reason).data(address));
     }
 }

@@ -189,6 +189,9 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             handled?;
             *left -= 1;
         }
+        if let Some(high) = self.core.pressure_change(peer) {
+            rx.set_pressure(peer, high);
+        }
         Ok(())
     }
 

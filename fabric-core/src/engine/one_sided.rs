@@ -111,8 +111,7 @@ impl<L: Lock> Core<L> {
     fn check(&self, remote: &RemotePieces, need: Flags) -> Result<Checked> {
         let mut checked = Vec::with_capacity(remote.as_slice().len());
         for piece in remote.as_slice() {
-            let memory =
-                self.regions.resolve(piece.key, piece.addr, piece.len as u64, need)?;
+            let memory = self.regions.resolve(piece.key, piece.addr, piece.len as u64, need)?;
             checked.push((memory.buffers(), memory));
         }
         Ok(checked)

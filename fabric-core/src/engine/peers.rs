@@ -169,7 +169,13 @@ impl<L: Lock> Core<L> {
 
     /// Emits a packet of the protocol, now or as soon as there is room.
     #[inline]
-    pub(crate) fn control<T: WireTx>(&mut self, tx: &mut T, peer: PeerId, head: Head, fixed: &[u8]) {
+    pub(crate) fn control<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        head: Head,
+        fixed: &[u8],
+    ) {
         if self.peer_mut(peer).control.is_empty() {
             match tx.try_emit(peer, head, &Source::fixed(fixed)) {
                 // A peer that is gone needs no answer; its end is reported by the wire.

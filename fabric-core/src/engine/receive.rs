@@ -7,7 +7,7 @@ use crate::{
     flags::Flags,
     lock::Lock,
     matching::{ANY_PEER, Key, PeerId, PostedId, Want},
-    mem::{Buffers, Payload, SharedBytes},
+    mem::{Buffers, Payload},
     op::{ADDR_UNSPEC, RecvOp},
     slab::Handle,
     wire::{Head, Op, Packet, Wire, WireTx, head_flags},
@@ -156,8 +156,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             }
             None => {
                 let kind = if want.tagged { Flags::TAGGED } else { Flags::MSG };
-                let entry =
-                    Entry { tag: want.tag, ..Entry::new(op.context, Flags::RECV | kind) };
+                let entry = Entry { tag: want.tag, ..Entry::new(op.context, Flags::RECV | kind) };
                 self.core.report.peek_failed(CqError::new(entry, Errno::ENOMSG));
             }
         }
@@ -219,14 +218,15 @@ impl<L: Lock> Core<L> {
         match self.matcher.find_posted(&arrival.key) {
             Some(posted) => {
                 let receive = self.take_receive(posted, arrival.len);
-                self.place(tx, receive, &arrival, payload);
+                let placed = payload.copy_to(0, &receive.buffers, 0, arrival.len);
+                self.complete_receive(&receive, &arrival, Ok(placed));
                 if handle != 0 {
                     self.acknowledge(tx, peer, handle, 0);
                 }
             }
             None => {
                 let body = Body::Here(Payload::owned(payload.to_boxed()), handle);
-                self.keep(tx, &arrival, body);
+                self.keep(&arrival, body);
             }
         }
         Some(())
@@ -241,44 +241,36 @@ impl<L: Lock> Core<L> {
         }
     }
 
-    #[inline]
-    fn place<T: WireTx>(
-        &mut self,
-        _tx: &mut T,
-        receive: Receive,
-        arrival: &Arrival,
-        payload: SharedBytes,
-    ) {
-        let placed = payload.copy_to(0, &receive.buffers, 0, arrival.len);
-        self.complete_receive(&receive, arrival, Ok(placed));
-    }
-
     /// Keeps a message until its receive is posted.
     #[cold]
-    pub(super) fn keep<T: WireTx>(&mut self, tx: &mut T, arrival: &Arrival, body: Body) {
+    pub(super) fn keep(&mut self, arrival: &Arrival, body: Body) {
         self.stats.unexpected += 1;
         let held = match &body {
             Body::Here(payload, _) => payload.buffers().len(),
             Body::Offered(_) => 0,
         };
-        let limit = self.limits.waiting_bytes;
-        let state = self.peer_mut(arrival.key.peer);
-        state.waiting_bytes += held;
-        if state.waiting_bytes > limit && !state.pressed {
-            state.pressed = true;
-            tx.set_pressure(arrival.key.peer, true);
-        }
+        self.peer_mut(arrival.key.peer).waiting_bytes += held;
         self.matcher.wait(arrival.key, Waiting { len: arrival.len, data: arrival.data, body });
     }
 
-    fn kept_bytes_left<T: WireTx>(&mut self, tx: &mut T, peer: PeerId, bytes: usize) {
-        let limit = self.limits.waiting_bytes;
+    fn kept_bytes_left(&mut self, peer: PeerId, bytes: usize) {
         let state = self.peer_mut(peer);
         state.waiting_bytes = state.waiting_bytes.saturating_sub(bytes);
-        if state.pressed && state.waiting_bytes < limit / 2 {
-            state.pressed = false;
-            tx.set_pressure(peer, false);
-        }
+    }
+
+    /// Whether the peer should be told something new about the bytes that we keep for it.
+    #[inline]
+    pub(super) fn pressure_change(&mut self, peer: PeerId) -> Option<bool> {
+        let limit = self.limits.waiting_bytes;
+        let state = self.peer_mut(peer);
+        let high = if state.pressed {
+            state.waiting_bytes >= limit / 2
+        } else {
+            state.waiting_bytes > limit
+        };
+        let changed = high != state.pressed;
+        state.pressed = high;
+        changed.then_some(high)
     }
 
     /// Gives a message that waited to its receive.
@@ -294,7 +286,7 @@ impl<L: Lock> Core<L> {
             Body::Here(payload, handle) => {
                 let room = receive.buffers.len();
                 let placed = payload.buffers().copy_into(&receive.buffers).min(room);
-                self.kept_bytes_left(tx, key.peer, waiting.len);
+                self.kept_bytes_left(key.peer, waiting.len);
                 self.complete_receive(&receive, &arrival, Ok(placed));
                 if handle != 0 {
                     self.acknowledge(tx, key.peer, handle, 0);
@@ -308,7 +300,7 @@ impl<L: Lock> Core<L> {
     fn discard<T: WireTx>(&mut self, tx: &mut T, peer: PeerId, waiting: Waiting) {
         match waiting.body {
             Body::Here(_, handle) => {
-                self.kept_bytes_left(tx, peer, waiting.len);
+                self.kept_bytes_left(peer, waiting.len);
                 if handle != 0 {
                     self.acknowledge(tx, peer, handle, 0);
                 }

@@ -80,7 +80,7 @@ impl<L: Lock> Core<L> {
                 let receive = self.take_receive(posted, len);
                 self.accept(tx, receive, &arrival, offer);
             }
-            None => self.keep(tx, &arrival, Body::Offered(offer)),
+            None => self.keep(&arrival, Body::Offered(offer)),
         }
         Some(())
     }
@@ -97,7 +97,8 @@ impl<L: Lock> Core<L> {
         let local = receive.buffers.slice(0, arrival.len);
         let want = local.len();
         let copied = want == 0
-            || (tx.can_copy(peer) && tx.copy_from(peer, offer.places.as_slice(), 0, &local).is_ok());
+            || (tx.can_copy(peer)
+                && tx.copy_from(peer, offer.places.as_slice(), 0, &local).is_ok());
         if copied {
             self.stats.copies += 1;
             self.complete_receive(&receive, arrival, Ok(want));

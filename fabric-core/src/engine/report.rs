@@ -18,14 +18,8 @@ pub(crate) struct CqBinding<L: Lock> {
 }
 
 /// The directions that counters count.
-const COUNTED: [Flags; 6] = [
-    Flags::SEND,
-    Flags::RECV,
-    Flags::READ,
-    Flags::WRITE,
-    Flags::REMOTE_READ,
-    Flags::REMOTE_WRITE,
-];
+const COUNTED: [Flags; 6] =
+    [Flags::SEND, Flags::RECV, Flags::READ, Flags::WRITE, Flags::REMOTE_READ, Flags::REMOTE_WRITE];
 
 /// The queues and counters of one endpoint.
 pub(crate) struct Report<L: Lock> {

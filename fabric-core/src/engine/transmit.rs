@@ -20,9 +20,8 @@ use crate::{
 };
 
 /// Completion levels that need an answer from the peer.
-const ACKNOWLEDGED: Flags = Flags::DELIVERY_COMPLETE
-    .union(Flags::MATCH_COMPLETE)
-    .union(Flags::COMMIT_COMPLETE);
+const ACKNOWLEDGED: Flags =
+    Flags::DELIVERY_COMPLETE.union(Flags::MATCH_COMPLETE).union(Flags::COMMIT_COMPLETE);
 
 /// An operation of the application that waits or is under way.
 #[derive(Debug)]
@@ -43,11 +42,17 @@ pub(crate) struct TxOp {
 /// What kind of operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TxKind {
-    Send { tagged: bool, tag: u64 },
+    Send {
+        tagged: bool,
+        tag: u64,
+    },
     Write,
     Read,
     /// The request is the payload; old values go to `result` if it fetches.
-    Atomic { fetches: bool, result: Buffers },
+    Atomic {
+        fetches: bool,
+        result: Buffers,
+    },
 }
 
 impl TxKind {
@@ -135,11 +140,8 @@ impl<L: Lock> Core<L> {
                 }
             }
         }
-        let payload = if op.meta.injects() {
-            Payload::copied(&buffers)
-        } else {
-            Payload::borrowed(buffers)
-        };
+        let payload =
+            if op.meta.injects() { Payload::copied(&buffers) } else { Payload::borrowed(buffers) };
         self.post(tx, TxOp::new(peer, &op.meta, kind, payload, RemotePieces::default()))
     }
 

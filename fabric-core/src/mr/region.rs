@@ -202,9 +202,7 @@ impl Resolved {
         }
         // SAFETY: the piece lies in a region whose owner lets peers apply atomic operations, and is
         // exactly `count` elements long; the three slices are the caller's own memory.
-        unsafe {
-            atomic::apply(kind, datatype, op, piece.base, operand, compare, result, count)
-        }
+        unsafe { atomic::apply(kind, datatype, op, piece.base, operand, compare, result, count) }
     }
 
     /// To be called once when a write is complete and its bytes are visible: counts it, if the

@@ -1,0 +1,3 @@
+//! The functions in the op tables: one file for each table of the C interface.
+
+pub mod payload;
