@@ -9,3 +9,6 @@ pub mod msg;
 pub mod payload;
 pub mod rma;
 pub mod tagged;
+
+#[cfg(test)]
+mod ep_tests;
