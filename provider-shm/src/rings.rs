@@ -321,6 +321,15 @@ impl WireTx for ShmTx {
         Err(copied.err().unwrap_or(Errno::ECONNRESET))
     }
 
+    fn copy_to(&mut self, peer: PeerId, local: &Buffers, remote: &[(u64, u64)]) -> Result<()> {
+        let state = self.peer(peer).ok_or(Errno::EINVAL)?;
+        let link = state.link.as_ref().ok_or(Errno::ENOTCONN)?;
+        if !link.is_alive() {
+            return Err(Errno::ECONNRESET);
+        }
+        copy::to_process(link.pid(), local, remote)
+    }
+
     fn pressure(&self, peer: PeerId) -> bool {
         let ring = self.peers.get(peer as usize).and_then(|state| state.ring.as_ref());
         ring.is_some_and(|ring| ring.producer.pressure())

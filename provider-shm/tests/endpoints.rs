@@ -115,7 +115,12 @@ fn complete(a: &Node, b: &Node, want_a: usize, want_b: usize) -> (Vec<Tagged>, V
     while got_a.len() < want_a || got_b.len() < want_b {
         got_a.extend(a.poll().unwrap());
         got_b.extend(b.poll().unwrap());
-        assert!(start.elapsed().as_secs() < 20, "{}/{want_a} {}/{want_b}", got_a.len(), got_b.len());
+        assert!(
+            start.elapsed().as_secs() < 20,
+            "{}/{want_a} {}/{want_b}",
+            got_a.len(),
+            got_b.len()
+        );
     }
     (got_a, got_b)
 }
