@@ -38,7 +38,7 @@ bench: build ## fi_pingpong against other libfabric builds; tables in build/benc
 lint: ## formatting, clippy, documentation, licences of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --document-private-items
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	@if command -v cargo-deny >/dev/null; then \
 		$(CARGO) deny --offline check licenses bans sources; \
 	else \

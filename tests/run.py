@@ -104,7 +104,7 @@ def main():
     built = totals.step("release build", ["make", "build"], 1200)
     clippy = ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
     totals.step("clippy", clippy, 900)
-    documents = ["cargo", "doc", "--workspace", "--no-deps", "--locked", "--document-private-items"]
+    documents = ["cargo", "doc", "--workspace", "--no-deps", "--locked"]
     totals.step("documentation", documents, 600, env={"RUSTDOCFLAGS": "-D warnings"})
     if shutil.which("cargo-deny"):
         deny = ["cargo", "deny", "--offline", "check", "licenses", "bans", "sources"]

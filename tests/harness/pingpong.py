@@ -46,8 +46,11 @@ def exchange(library, options, pins=None, seconds=120, witness=None):
                 raise Failed(f"the {role} runs on {path} instead of {library.path}")
             if witness:
                 witness(role, child.pid, path)
-        text = client.wait(seconds)
-        server.wait(20)
+        try:
+            text = client.wait(seconds)
+            server.wait(20)
+        except Failed as failure:
+            raise Failed(f"{failure}\noutput of the server:\n{server.output()}") from None
     return rows(text)
 
 
