@@ -3,6 +3,7 @@
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -44,6 +45,8 @@ const EAGER: usize = 16 * 1024;
 const ATOMIC: usize = 4096;
 /// Bytes from one peer without receives before it keeps its payloads.
 const WAITING_BYTES: usize = 16 << 20;
+/// How long closing waits for a peer that is writing to our memory at this very moment.
+const LENT_PATIENCE: Duration = Duration::from_secs(1);
 /// Default of `FI_OPT_MIN_MULTI_RECV`.
 const MIN_MULTI_RECV: usize = 4096;
 
@@ -270,6 +273,11 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
             counter.detach(self);
         }
         let mut engine = self.engine.lock();
+        // A peer that fills memory for us says so soon, or ends.
+        let patience = Instant::now() + LENT_PATIENCE;
+        while engine.core.lends() && Instant::now() < patience {
+            engine.progress();
+        }
         engine.enabled = false;
         engine.drop_all();
         engine.wire.close();
@@ -380,7 +388,7 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
         }
         engine.events(true);
         let engine = &mut *engine;
-        Ok(engine.wire.arm(&engine.core.blocked))
+        Ok(engine.core.pulls.is_empty() && engine.wire.arm(&engine.core.blocked))
     }
 
     fn stats(&self) -> Stats {

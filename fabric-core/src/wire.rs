@@ -34,8 +34,8 @@ pub mod head_flags {
     pub const DATA: u8 = 1 << 1;
     /// The sender waits for an acknowledgement.
     pub const ACK: u8 = 1 << 2;
-    /// The last packet of several.
-    pub const LAST: u8 = 1 << 3;
+    /// The handle is one of a read that is served, not of an operation.
+    pub const SERVICE: u8 = 1 << 3;
     /// Flags from here on are the transport's.
     pub const TRANSPORT: u8 = 1 << 6;
 }
@@ -88,6 +88,15 @@ ops! {
     /// The initiator cannot copy: please send the read's bytes in segments. a = target's handle,
     /// b = initiator's handle.
     Stream = 13,
+    /// We are copying and would welcome help. a = owner's handle, b = our transfer.
+    Invite = 14,
+    /// Help is there. a = transfer.
+    Ready = 15,
+    /// Memory to fill. a = owner's handle, b = transfer, payload = offset, pieces (address,
+    /// length)...
+    Share = 16,
+    /// It has been filled. a = transfer, b = error number or 0.
+    Shared = 17,
 }
 
 /// A packet that has arrived; valid until the transport moves on.
@@ -164,6 +173,9 @@ pub trait WireTx {
         skip: usize,
         local: &Buffers,
     ) -> Result<(), Errno>;
+
+    /// Writes `local` into the peer's memory at `remote` (address, length).
+    fn copy_to(&mut self, peer: PeerId, local: &Buffers, remote: &[(u64, u64)]) -> Result<()>;
 
     /// Whether the peer holds much of what we sent without a receive for it, so that further
     /// payloads should stay here.

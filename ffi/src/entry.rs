@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 
 use fabric_core::{
     Errno, Result,
-    attr::{API_VERSION, Info, Version},
+    attr::{API_VERSION, Version},
     flags::Flags,
 };
 
@@ -16,7 +16,7 @@ use crate::{
         fid::{fid, fid_fabric},
         info::{fi_fabric_attr, fi_info},
     },
-    getinfo as discovery,
+    getinfo::{self as discovery, Offer},
     info::{self, Hints},
     node::{self, Node},
     panic::status,
@@ -91,12 +91,17 @@ pub(crate) unsafe fn getinfo(
         // SAFETY: the caller passes hints of the node's sizes or null.
         let hints = unsafe { Hints::read(hints, node, version) }?;
         let flags = Flags::from_bits_retain(flags & !PRIVATE_FLAGS);
-        let mut found =
-            discovery::getinfo(version, host.as_deref(), service.as_deref(), flags, hints)?;
+        let mut found = discovery::getinfo(
+            version,
+            host.as_deref(),
+            service.as_deref(),
+            flags,
+            hints.as_ref(),
+        )?;
         if flags != Flags::PROV_ATTR_ONLY {
             set_api_version(&mut found, version);
         }
-        info::write_list(&found)
+        write_offers(&found)
     };
     match list() {
         Ok(first) => {
@@ -108,10 +113,30 @@ pub(crate) unsafe fn getinfo(
     }
 }
 
-fn set_api_version(found: &mut [Info], version: Version) {
-    for fabric in found.iter_mut().filter_map(|info| info.fabric.as_mut()) {
+fn set_api_version(found: &mut [Offer], version: Version) {
+    for fabric in found.iter_mut().filter_map(|offer| offer.info.fabric.as_mut()) {
         fabric.api_version = version;
     }
+}
+
+/// The list in memory of the application, with its open objects.
+fn write_offers(offers: &[Offer]) -> Result<*mut fi_info> {
+    let first = info::write_list(offers.iter().map(|offer| &offer.info))?;
+    let mut next = first;
+    for offer in offers {
+        // SAFETY: the list has an info for each offer, complete and still private.
+        let raw = unsafe { &mut *next };
+        // SAFETY: an attribute struct is null or part of the info.
+        if let Some(fabric) = unsafe { raw.fabric_attr.as_mut() } {
+            fabric.fabric = offer.fabric;
+        }
+        // SAFETY: as above.
+        if let Some(domain) = unsafe { raw.domain_attr.as_mut() } {
+            domain.domain = offer.domain;
+        }
+        next = raw.next;
+    }
+    Ok(first)
 }
 
 /// `fi_fabric` for callers of `node`.

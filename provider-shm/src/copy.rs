@@ -1,4 +1,4 @@
-//! HOT. Copies out of another process's memory by the kernel (`process_vm_readv(2)`).
+//! HOT. Copies between our memory and another process's by the kernel (`process_vm_readv(2)`).
 
 use fabric_core::{Errno, Result, mem::Buffers, op::IoVec};
 
@@ -10,7 +10,30 @@ const BATCH: usize = 16;
 /// `EPERM` and `ENOSYS` where the system does not allow it, `ESRCH` when the process is gone,
 /// `EFAULT` when the memory is not there. Loops over partial copies: the kernel moves less than
 /// 2 GiB at a time.
-pub fn from_process(
+pub fn from_process(pid: i32, remote: &[(u64, u64)], skip: usize, local: &Buffers) -> Result<()> {
+    transfer(libc::process_vm_readv, pid, remote, skip, local)
+}
+
+/// Writes `local` to memory of process `pid` at `remote`. Fails as [`from_process`] does.
+///
+/// What is written to the wrong process cannot be taken back: only for a peer that has just asked
+/// for it and whose socket is open.
+pub fn to_process(pid: i32, local: &Buffers, remote: &[(u64, u64)]) -> Result<()> {
+    transfer(libc::process_vm_writev, pid, remote, 0, local)
+}
+
+/// One of the two system calls.
+type Call = unsafe extern "C" fn(
+    libc::pid_t,
+    *const libc::iovec,
+    libc::c_ulong,
+    *const libc::iovec,
+    libc::c_ulong,
+    libc::c_ulong,
+) -> libc::ssize_t;
+
+fn transfer(
+    call: Call,
     pid: i32,
     remote: &[(u64, u64)],
     mut skip: usize,
@@ -39,11 +62,11 @@ pub fn from_process(
             return Err(Errno::EFAULT);
         }
         let ours = local.slice(done, total - done);
-        // SAFETY: the kernel writes at most the lengths of `ours`, which the operation's owner
-        // keeps valid, and only reads from the other process; it checks every address.
-        // `IoVec` has the layout of `struct iovec`.
+        // SAFETY: the kernel touches at most the lengths of `ours`, which the operation's owner
+        // keeps valid; it checks every address of the other process, whose memory is not ours to
+        // be unsafe about. `IoVec` has the layout of `struct iovec`.
         let moved = unsafe {
-            libc::process_vm_readv(
+            call(
                 pid,
                 ours.iov().as_ptr().cast(),
                 ours.iov().len() as u64,

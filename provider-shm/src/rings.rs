@@ -66,6 +66,9 @@ pub(crate) struct TxPeer {
     ring: Option<Outgoing>,
     /// A first ring that could not be handed over yet: the peer's backlog was full.
     waiting: Option<std::os::fd::OwnedFd>,
+    /// A small ring has been full: this pair is busy and gets a large one when there is a slot to
+    /// say so.
+    crowded: bool,
     copies: Copies,
 }
 
@@ -222,6 +225,15 @@ impl ShmTx {
         true
     }
 
+    #[cold]
+    fn relieve(&mut self, peer: PeerId) {
+        if (self.enlarge(peer) || self.hot >= HOT_RINGS)
+            && let Some(state) = self.peer(peer)
+        {
+            state.crowded = false;
+        }
+    }
+
     fn hand_over_now(&mut self, peer: PeerId) -> bool {
         match self.hand_over(peer) {
             Ok(()) | Err(Refused::Again) => true,
@@ -253,6 +265,9 @@ fn is_hot(segment: &Segment) -> bool {
 impl WireTx for ShmTx {
     #[inline]
     fn try_emit(&mut self, peer: PeerId, head: Head, source: &Source<'_>) -> Result<(), Refused> {
+        if self.peers.get(peer as usize).is_some_and(|state| state.crowded) {
+            self.relieve(peer);
+        }
         let state = self.peers.get_mut(peer as usize).ok_or(Refused::Down(Errno::EINVAL))?;
         let Some(ring) = &mut state.ring else { return self.emit_first(peer, head, source) };
         match ring.producer.push(head, source) {
@@ -264,9 +279,7 @@ impl WireTx for ShmTx {
                 Ok(())
             }
             Err(PushError::Full) => {
-                // A small ring that fills up belongs to a busy pair: the next try finds a large one
-                // as soon as there is a slot to say so.
-                self.enlarge(peer);
+                state.crowded = !is_hot(&ring.segment);
                 Err(Refused::Again)
             }
             Err(PushError::TooLong) => Err(Refused::Down(Errno::EMSGSIZE)),
@@ -319,6 +332,15 @@ impl WireTx for ShmTx {
             state.copies = Copies::Fail;
         }
         Err(copied.err().unwrap_or(Errno::ECONNRESET))
+    }
+
+    fn copy_to(&mut self, peer: PeerId, local: &Buffers, remote: &[(u64, u64)]) -> Result<()> {
+        let state = self.peer(peer).ok_or(Errno::EINVAL)?;
+        let link = state.link.as_ref().ok_or(Errno::ENOTCONN)?;
+        if !link.is_alive() {
+            return Err(Errno::ECONNRESET);
+        }
+        copy::to_process(link.pid(), local, remote)
     }
 
     fn pressure(&self, peer: PeerId) -> bool {

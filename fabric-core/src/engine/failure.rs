@@ -100,6 +100,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
         self.core.ops.drain().for_each(drop);
         self.core.transfers.drain().for_each(drop);
         self.core.services.drain().for_each(drop);
+        self.core.pulls.clear();
         self.core.multi.drain().for_each(drop);
         self.core.matcher = Default::default();
         self.core.peers.clear();

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | up to the eager limit | `Message`: bytes in the packet, complete when emitted |
 //! | larger, memory can be copied | `Offer`, the receiver copies, `Finish` |
+//! | very large | the same, copied from both ends: `Invite`, `Ready`, `Share`, `Shared` |
 //! | larger otherwise | `Offer`, `Request`, `Segment`..., `Finish` |
 //! | small write | `Write`, `Finish` |
 //! | large write | `WriteOffer`, copied or `Request` and `Segment`..., `Finish` |
@@ -27,12 +28,13 @@ mod multi;
 mod one_sided;
 mod packet;
 mod peers;
+mod pull;
 mod receive;
 mod rendezvous;
 pub(crate) mod report;
 mod transmit;
 
-use std::{fmt, sync::Arc};
+use std::{collections::VecDeque, fmt, sync::Arc};
 
 use crate::{
     Errno, Result,
@@ -41,7 +43,7 @@ use crate::{
     lock::Lock,
     matching::{Matcher, PeerId},
     mr::MrTable,
-    slab::Slab,
+    slab::{Handle, Slab},
     wire::{Event, Op, Packet, Wire, WireRx, WireTx},
 };
 
@@ -118,6 +120,8 @@ pub(crate) struct Core<L: Lock> {
     pub(crate) ops: Slab<TxOp>,
     pub(crate) transfers: Slab<Transfer>,
     pub(crate) services: Slab<Service>,
+    /// Transfers that are copied from here, a chunk at a time.
+    pub(crate) pulls: VecDeque<Handle>,
     pub(crate) multi: Slab<MultiBuffer>,
     pub(crate) peers: Vec<Peer>,
     /// Peers for which something waits to be emitted.
@@ -140,6 +144,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             ops: Slab::new(limits.outstanding),
             transfers: Slab::new(usize::MAX),
             services: Slab::new(usize::MAX),
+            pulls: VecDeque::new(),
             multi: Slab::new(usize::MAX),
             peers: Vec::new(),
             blocked: Vec::new(),
@@ -171,6 +176,9 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             if left == 0 {
                 break;
             }
+        }
+        if !self.core.pulls.is_empty() {
+            self.core.pull_some(self.wire.tx());
         }
         if !self.core.blocked.is_empty() {
             self.core.flush(self.wire.tx());
@@ -247,6 +255,10 @@ impl<L: Lock> Core<L> {
             Some(Op::Grant) => self.handle_grant(tx, peer, packet),
             Some(Op::Release) => self.handle_release(peer, packet),
             Some(Op::Stream) => self.handle_stream(tx, peer, packet),
+            Some(Op::Invite) => self.handle_invite(tx, peer, packet),
+            Some(Op::Ready) => self.handle_ready(tx, peer, packet),
+            Some(Op::Share) => self.handle_share(tx, peer, packet),
+            Some(Op::Shared) => self.handle_shared(tx, peer, packet),
             None => None,
         }
         .ok_or(Malformed)

@@ -4,6 +4,7 @@
 use super::{
     Core, Engine,
     packet::{GRANT_LIMIT, Places, Reader, RemotePieces, Words},
+    pull::SHARED,
     rendezvous::{NEED_READ, NEED_WRITE, Service, Transfer, TransferKind, payload_of},
     transmit::{TxKind, TxOp},
 };
@@ -168,12 +169,22 @@ impl<L: Lock> Core<L> {
         let data = write_data(&packet.head);
         let want = remote.total();
         let targets: Vec<Buffers> = sinks.iter().map(|(sink, _)| *sink).collect();
-        if want == 0 || self.copy_into(tx, peer, places.as_slice(), &targets).is_ok() {
+        let places = places.as_slice();
+        let shared = want >= SHARED && targets.len() == 1;
+        if want == 0 || (!shared && self.copy_into(tx, peer, places, &targets).is_ok()) {
             self.written(peer, sinks.iter().map(|(_, region)| region), want, data);
             self.acknowledge(tx, peer, theirs, 0);
-        } else {
-            self.request(tx, peer, TransferKind::Write { sinks, data, theirs }, want, theirs);
+            return Some(());
         }
+        let mut kind = TransferKind::Write { sinks, data, theirs };
+        if shared {
+            match self.pull(tx, peer, kind, places, want) {
+                Ok(()) => return Some(()),
+                Err(refused) => kind = refused,
+            }
+        }
+        let origin = kind.origin();
+        self.request(tx, peer, kind, want, origin);
         Some(())
     }
 
@@ -243,18 +254,17 @@ impl<L: Lock> Core<L> {
         if !op.kind.is_read() || places.total() != local.len() {
             return None;
         }
-        if self.copy_into(tx, peer, places.as_slice(), &[local]).is_ok() {
-            let head = Head { op: Op::Release as u8, flags: 0, a: packet.head.b, b: 0 };
-            self.control(tx, peer, head, &[]);
-            self.finish(handle, Ok(local.len()));
-            self.unblock_fenced(tx, peer);
+        let (places, want) = (places.as_slice(), local.len());
+        let kind = TransferKind::Read { ours: handle, theirs: packet.head.b };
+        if want < SHARED && self.copy_into(tx, peer, places, &[local]).is_ok() {
+            let transfer = Transfer { peer, kind, got: want, want, pull: None };
+            self.transferred(tx, transfer);
             return Some(());
         }
-        let kind = TransferKind::Read { ours: handle };
-        let transfer = Transfer { peer, kind, got: 0, want: local.len() };
-        let Ok(ours) = self.transfers.insert(transfer) else { return Some(()) };
-        let head = Head { op: Op::Stream as u8, flags: 0, a: packet.head.b, b: ours.raw() };
-        self.control(tx, peer, head, &[]);
+        if let Err(kind) = self.pull(tx, peer, kind, places, want) {
+            let origin = kind.origin();
+            self.request(tx, peer, kind, want, origin);
+        }
         Some(())
     }
 

@@ -143,6 +143,15 @@ impl<const N: usize> Default for Places<N> {
 }
 
 impl<const N: usize> Places<N> {
+    /// `None` if there are too many.
+    pub(crate) fn from_slice(places: &[(u64, u64)]) -> Option<Self> {
+        let mut all = Self::default();
+        for (addr, len) in places {
+            all.push(*addr, usize::try_from(*len).ok()?)?;
+        }
+        Some(all)
+    }
+
     pub(crate) fn push(&mut self, addr: u64, len: usize) -> Option<()> {
         addr.checked_add(len as u64)?;
         *self.places.get_mut(self.count)? = (addr, len as u64);

@@ -2,9 +2,10 @@
 //! copied directly, or sent in segments where the transport or the system does not allow that.
 
 use super::{
-    Core,
+    Core, TxOp,
     packet::{Places, Reader},
     peers::Stream,
+    pull::{Origin, Pull, SHARED},
     receive::{Arrival, Body, Receive},
     transmit::TxKind,
 };
@@ -15,7 +16,7 @@ use crate::{
     matching::PeerId,
     mem::{Buffers, IOV_LIMIT, Payload},
     mr::Resolved,
-    slab::Handle,
+    slab::{Handle, Slab},
     wire::{Head, Op, Packet, Refused, Source, WireTx},
 };
 
@@ -27,24 +28,49 @@ pub(crate) struct Offer {
     places: Places<IOV_LIMIT>,
 }
 
-/// Segments on their way to us.
+/// Bytes on their way to us.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     pub(super) peer: PeerId,
     pub(super) kind: TransferKind,
     pub(super) got: usize,
     pub(super) want: usize,
+    /// Copied from here; otherwise segments come.
+    pub(super) pull: Option<Pull>,
 }
 
-/// What the segments are for.
+/// What the bytes are for.
 #[derive(Debug)]
 pub(crate) enum TransferKind {
     /// A message; `theirs` is the sender's operation.
     Message { receive: Receive, arrival: Arrival, theirs: u64 },
     /// A write to our memory; `theirs` is the initiator's operation.
     Write { sinks: Vec<(Buffers, Resolved)>, data: Option<u64>, theirs: u64 },
-    /// A read of our own: the operation that has the buffers.
-    Read { ours: Handle },
+    /// A read of our own: the operation that has the buffers; `theirs` is the target's service.
+    Read { ours: Handle, theirs: u64 },
+}
+
+impl TransferKind {
+    /// Who has the bytes.
+    pub(super) const fn origin(&self) -> Origin {
+        match self {
+            Self::Message { theirs, .. } | Self::Write { theirs, .. } => {
+                Origin { handle: *theirs, service: false }
+            }
+            Self::Read { theirs, .. } => Origin { handle: *theirs, service: true },
+        }
+    }
+
+    /// Where they go, for transfers into one description of memory.
+    pub(super) fn sink(&self, ops: &Slab<TxOp>) -> Buffers {
+        match self {
+            Self::Message { receive, .. } => receive.buffers,
+            Self::Write { sinks, .. } => sinks.first().map_or(Buffers::EMPTY, |(sink, _)| *sink),
+            Self::Read { ours, .. } => {
+                ops.get(*ours).map_or(Buffers::EMPTY, |op| *op.payload.buffers())
+            }
+        }
+    }
 }
 
 /// A read that we serve: granted, or streaming to the initiator's transfer.
@@ -96,31 +122,33 @@ impl<L: Lock> Core<L> {
         let peer = arrival.key.peer;
         let local = receive.buffers.slice(0, arrival.len);
         let want = local.len();
-        let copied = want == 0
-            || (tx.can_copy(peer)
-                && tx.copy_from(peer, offer.places.as_slice(), 0, &local).is_ok());
-        if copied {
-            self.stats.copies += 1;
+        let places = offer.places.as_slice();
+        if want == 0 || (want < SHARED && self.copy_into(tx, peer, places, &[local]).is_ok()) {
             self.complete_receive(&receive, arrival, Ok(want));
             self.acknowledge(tx, peer, offer.handle, 0);
             return;
         }
         let kind = TransferKind::Message { receive, arrival: *arrival, theirs: offer.handle };
-        self.request(tx, peer, kind, want, offer.handle);
+        if let Err(kind) = self.pull(tx, peer, kind, places, want) {
+            let origin = kind.origin();
+            self.request(tx, peer, kind, want, origin);
+        }
     }
 
-    /// Asks the peer to send an operation's first `want` bytes in segments.
+    /// Asks the peer to send a transfer's bytes in segments.
     pub(super) fn request<T: WireTx>(
         &mut self,
         tx: &mut T,
         peer: PeerId,
         kind: TransferKind,
         want: usize,
-        theirs: u64,
+        origin: Origin,
     ) {
         // The slab is bounded by memory only, so this cannot be refused.
-        let Ok(ours) = self.transfers.insert(Transfer { peer, kind, got: 0, want }) else { return };
-        let head = Head { op: Op::Request as u8, flags: 0, a: theirs, b: ours.raw() };
+        let transfer = Transfer { peer, kind, got: 0, want, pull: None };
+        let Ok(ours) = self.transfers.insert(transfer) else { return };
+        let op = if origin.service { Op::Stream } else { Op::Request };
+        let head = Head { op: op as u8, flags: 0, a: origin.handle, b: ours.raw() };
         self.control(tx, peer, head, &(want as u64).to_ne_bytes());
     }
 
@@ -160,7 +188,7 @@ impl<L: Lock> Core<L> {
             return Some(());
         };
         let len = packet.payload.len();
-        if len == 0 || len > transfer.want - transfer.got {
+        if len == 0 || len > transfer.want - transfer.got || transfer.pull.is_some() {
             return None;
         }
         match &transfer.kind {
@@ -178,7 +206,7 @@ impl<L: Lock> Core<L> {
                     }
                 }
             }
-            TransferKind::Read { ours } => {
+            TransferKind::Read { ours, .. } => {
                 if let Some(op) = self.ops.get(*ours) {
                     packet.payload.copy_to(0, op.payload.buffers(), transfer.got, len);
                 }
@@ -194,7 +222,7 @@ impl<L: Lock> Core<L> {
         Some(())
     }
 
-    /// All segments of a transfer have arrived.
+    /// All bytes of a transfer are here.
     pub(super) fn transferred<T: WireTx>(&mut self, tx: &mut T, transfer: Transfer) {
         let Transfer { peer, kind, got, .. } = transfer;
         match kind {
@@ -206,7 +234,9 @@ impl<L: Lock> Core<L> {
                 self.written(peer, sinks.iter().map(|(_, region)| region), got, data);
                 self.acknowledge(tx, peer, theirs, 0);
             }
-            TransferKind::Read { ours } => {
+            TransferKind::Read { ours, theirs } => {
+                let head = Head { op: Op::Release as u8, flags: 0, a: theirs, b: 0 };
+                self.control(tx, peer, head, &[]);
                 self.finish(ours, Ok(got));
                 self.unblock_fenced(tx, peer);
             }
@@ -303,7 +333,7 @@ impl<L: Lock> Core<L> {
         }
     }
 
-    /// A granted or offered copy failed although it was possible before.
+    /// Copies granted or offered bytes at once.
     pub(super) fn copy_into<T: WireTx>(
         &mut self,
         tx: &mut T,

@@ -1,0 +1,65 @@
+# Percale. `make` alone lists the targets.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+override PREFIX := $(abspath $(PREFIX))
+CARGO   ?= cargo
+PYTHON  ?= python3
+
+# Version of the C interface, as pkg-config and `fi_version` tell it.
+INTERFACE := 2.6.0
+RELEASE   := target/release
+# What a static link of the archive needs besides.
+PRIVATE_LIBS := -lpthread -ldl -lm -lgcc_s
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test test-mpi bench lint install docs clean
+
+help: ## this list
+	@echo "Percale: libfabric.so.1 in Rust"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## release build: libfabric.so.1, libfabric.a and the percale command
+	$(CARGO) build --release --locked -p percale-ffi -p percale
+	ln -sfn libfabric.so $(RELEASE)/libfabric.so.1
+
+demo: ## unmodified fi_pingpong and MPI on this build, with figures beside upstream's
+	$(PYTHON) tests/demo/demo.py
+
+test: ## everything that must hold; ends with one line of totals
+	$(PYTHON) tests/run.py
+
+test-mpi: build ## MPI: the C job with 2 and 4 ranks, and modules of mpi4py's own suite
+	$(PYTHON) tests/mpi/run.py
+
+bench: build ## fi_pingpong against other libfabric builds; tables in build/bench
+	$(PYTHON) tests/bench/pingpong.py $(BENCH)
+
+lint: ## formatting, clippy, documentation, licences of dependencies
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	@if command -v cargo-deny >/dev/null; then \
+		$(CARGO) deny --offline check licenses bans sources; \
+	else \
+		echo "cargo-deny is not installed: dependency rules were not checked"; \
+	fi
+
+install: build ## into PREFIX (/usr/local): library, headers, libfabric.pc, percale; honours DESTDIR
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
+	install -m 755 $(RELEASE)/libfabric.so "$(DESTDIR)$(PREFIX)/lib/libfabric.so.1"
+	ln -sfn libfabric.so.1 "$(DESTDIR)$(PREFIX)/lib/libfabric.so"
+	install -m 644 $(RELEASE)/libfabric.a "$(DESTDIR)$(PREFIX)/lib/libfabric.a"
+	install -m 755 $(RELEASE)/percale "$(DESTDIR)$(PREFIX)/bin/percale"
+	cd ffi/include && find rdma -type f -name '*.h' \
+		-exec install -D -m 644 {} "$(DESTDIR)$(PREFIX)/include/{}" ';'
+	sed -e 's|@prefix@|$(PREFIX)|' -e 's|@version@|$(INTERFACE)|' \
+		-e 's|@private_libs@|$(PRIVATE_LIBS)|' ffi/libfabric.pc.in \
+		> "$(DESTDIR)$(PREFIX)/lib/pkgconfig/libfabric.pc"
+
+docs: ## the book, where mdbook is installed, into build/book
+	mdbook build docs --dest-dir $(abspath build/book)
+
+clean: ## removes what builds made
+	$(CARGO) clean
+	rm -rf build

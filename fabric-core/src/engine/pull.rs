@@ -1,0 +1,257 @@
+//! PENDING. Large direct copies, from both ends at once.
+//!
+//! The receiving side copies from the end towards the front, a chunk in each progress call, so that
+//! other packets are served meanwhile. It also invites the other side: one that is making progress
+//! answers `Ready`, is lent the front half of what is left, fills it (`Share`, `Shared`) and may be
+//! lent more. A side that computes does not answer, and then everything is copied from here.
+//!
+//! Memory that is lent is written by the other side until it says that it is done or has ended:
+//! a transfer does not complete before.
+
+use super::{
+    Core,
+    packet::{GRANT_LIMIT, Places, Reader, Words},
+    rendezvous::{Transfer, TransferKind},
+    transmit::TxKind,
+};
+use crate::{
+    Errno, Result,
+    lock::Lock,
+    matching::PeerId,
+    mem::Buffers,
+    slab::Handle,
+    wire::{Head, Op, Packet, WireTx, head_flags},
+};
+
+/// Transfers of at least this many bytes are shared; below, the invitation costs more than it
+/// saves.
+pub(super) const SHARED: usize = 256 << 10;
+
+/// Bytes copied in one progress call.
+const CHUNK: usize = 128 << 10;
+
+/// A transfer that we copy: `floor..top` is still to be done here, above `top` all is there.
+#[derive(Debug)]
+pub(crate) struct Pull {
+    places: Places<GRANT_LIMIT>,
+    floor: usize,
+    top: usize,
+    /// Where the part begins that the other side is filling; it ends at `floor`.
+    lent_from: Option<usize>,
+    /// A copy has failed: nothing is lent any more, the bytes are asked for in segments.
+    failed: bool,
+}
+
+/// The side that has the bytes: its operation, or its service for a read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    pub(super) handle: u64,
+    pub(super) service: bool,
+}
+
+impl Origin {
+    const fn flags(self) -> u8 {
+        if self.service { head_flags::SERVICE } else { 0 }
+    }
+}
+
+impl<L: Lock> Core<L> {
+    /// Starts to copy a transfer's bytes from `places`. `false` if that is not worth sharing or not
+    /// possible, and then nothing has happened.
+    pub(super) fn pull<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        kind: TransferKind,
+        places: &[(u64, u64)],
+        want: usize,
+    ) -> Result<(), TransferKind> {
+        let copied = Places::<GRANT_LIMIT>::from_slice(places);
+        let (Some(places), true, true) = (copied, want >= SHARED, tx.can_copy(peer)) else {
+            return Err(kind);
+        };
+        let origin = kind.origin();
+        let pull = Pull { places, floor: 0, top: want, lent_from: None, failed: false };
+        let transfer = Transfer { peer, kind, got: 0, want, pull: Some(pull) };
+        let ours = match self.transfers.insert(transfer) {
+            Ok(ours) => ours,
+            Err(transfer) => return Err(transfer.kind),
+        };
+        self.pulls.push_back(ours);
+        self.stats.copies += 1;
+        let head =
+            Head { op: Op::Invite as u8, flags: origin.flags(), a: origin.handle, b: ours.raw() };
+        self.control(tx, peer, head, &[]);
+        Ok(())
+    }
+
+    /// Copies one chunk of the transfer whose turn it is.
+    #[cold]
+    pub(super) fn pull_some<T: WireTx>(&mut self, tx: &mut T) {
+        let Some(handle) = self.pulls.pop_front() else { return };
+        let Some(transfer) = self.transfers.get_mut(handle) else { return };
+        let (peer, sink) = (transfer.peer, transfer.kind.sink(&self.ops));
+        let Some(pull) = &mut transfer.pull else { return };
+        let len = (pull.top - pull.floor).min(CHUNK);
+        if len != 0 && !pull.failed {
+            let start = pull.top - len;
+            match tx.copy_from(peer, pull.places.as_slice(), start, &sink.slice(start, len)) {
+                Ok(()) => pull.top = start,
+                Err(_) => pull.failed = true,
+            }
+        }
+        if pull.top > pull.floor && !pull.failed {
+            self.pulls.push_back(handle);
+        } else if pull.lent_from.is_none() {
+            self.pulled(tx, handle);
+        }
+    }
+
+    /// Nothing is left to copy or to wait for.
+    fn pulled<T: WireTx>(&mut self, tx: &mut T, handle: Handle) {
+        let Some(mut transfer) = self.transfers.remove(handle) else { return };
+        match transfer.pull.take() {
+            Some(pull) if pull.failed => {
+                let Transfer { peer, kind, want, .. } = transfer;
+                let origin = kind.origin();
+                self.request(tx, peer, kind, want, origin);
+            }
+            _ => {
+                transfer.got = transfer.want;
+                self.transferred(tx, transfer);
+            }
+        }
+    }
+
+    /// The other side would like help with copying our bytes.
+    pub(super) fn handle_invite<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Option<()> {
+        if self.source_bytes(peer, &packet.head).is_some() && tx.can_copy(peer) {
+            let head = Head { op: Op::Ready as u8, flags: 0, a: packet.head.b, b: 0 };
+            self.control(tx, peer, head, &[]);
+        }
+        Some(())
+    }
+
+    /// The other side is there and will fill what it is lent.
+    pub(super) fn handle_ready<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Option<()> {
+        let handle = Handle::from_raw(packet.head.a);
+        if self.transfers.get(handle).is_some_and(|transfer| transfer.peer == peer) {
+            self.lend(tx, handle);
+        }
+        Some(())
+    }
+
+    /// Lends the front half of what is left, if that is worth it.
+    fn lend<T: WireTx>(&mut self, tx: &mut T, handle: Handle) {
+        let Some(transfer) = self.transfers.get_mut(handle) else { return };
+        let (peer, sink) = (transfer.peer, transfer.kind.sink(&self.ops));
+        let origin = transfer.kind.origin();
+        let Some(pull) = &mut transfer.pull else { return };
+        let left = pull.top - pull.floor;
+        if left < 2 * CHUNK || pull.lent_from.is_some() || pull.failed {
+            return;
+        }
+        let len = (left / 2).next_multiple_of(4096);
+        let mut words = Words::new();
+        words.push(pull.floor as u64);
+        for piece in sink.slice(pull.floor, len).iov() {
+            words.push(piece.base as u64);
+            words.push(piece.len as u64);
+        }
+        pull.lent_from = Some(pull.floor);
+        pull.floor += len;
+        let head =
+            Head { op: Op::Share as u8, flags: origin.flags(), a: origin.handle, b: handle.raw() };
+        self.control(tx, peer, head, words.bytes());
+    }
+
+    /// A part of the other side's memory has been lent to us to fill.
+    pub(super) fn handle_share<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Option<()> {
+        let mut words = Reader::new(packet.payload);
+        let skip = words.length()?;
+        let places: Places<GRANT_LIMIT> = words.places()?;
+        let outcome = match self.source_bytes(peer, &packet.head) {
+            None => Err(Errno::ECANCELED),
+            Some(source) => {
+                if skip.checked_add(places.total()).is_none_or(|end| end > source.len()) {
+                    return None;
+                }
+                tx.copy_to(peer, &source.slice(skip, places.total()), places.as_slice())
+            }
+        };
+        let status = outcome.err().map_or(0, Errno::get);
+        let head = Head { op: Op::Shared as u8, flags: 0, a: packet.head.b, b: status as u64 };
+        self.control(tx, peer, head, &[]);
+        Some(())
+    }
+
+    /// The other side has filled what it was lent, or could not.
+    pub(super) fn handle_shared<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        packet: &Packet,
+    ) -> Option<()> {
+        let handle = Handle::from_raw(packet.head.a);
+        let Some(transfer) = self.transfers.get_mut(handle).filter(|t| t.peer == peer) else {
+            return Some(());
+        };
+        let pull = transfer.pull.as_mut()?;
+        let from = pull.lent_from.take()?;
+        let idle = pull.top == pull.floor || pull.failed;
+        if packet.head.b != 0 {
+            // Not filled: it is ours again.
+            pull.floor = from;
+            if idle && !pull.failed {
+                self.pulls.push_back(handle);
+            } else if idle {
+                self.pulled(tx, handle);
+            }
+            return Some(());
+        }
+        if idle {
+            self.pulled(tx, handle);
+        } else {
+            self.lend(tx, handle);
+        }
+        Some(())
+    }
+
+    /// Our bytes that a packet about a transfer speaks of.
+    fn source_bytes(&self, peer: PeerId, head: &Head) -> Option<Buffers> {
+        let handle = Handle::from_raw(head.a);
+        if head.flags & head_flags::SERVICE != 0 {
+            let service = self.services.get(handle).filter(|service| service.peer == peer)?;
+            return match service.pieces.as_slice() {
+                [piece] => Some(*piece),
+                _ => None,
+            };
+        }
+        let op = self.ops.get(handle).filter(|op| op.peer == peer && op.started)?;
+        let sends = matches!(op.kind, TxKind::Send { .. } | TxKind::Write);
+        sends.then(|| *op.payload.buffers())
+    }
+
+    /// Whether a peer may be writing to our memory right now.
+    pub(crate) fn lends(&self) -> bool {
+        let lent = |transfer: &Transfer| {
+            transfer.pull.as_ref().is_some_and(|pull| pull.lent_from.is_some())
+        };
+        self.transfers.iter().any(|(_, transfer)| lent(transfer))
+    }
+}

@@ -1,0 +1,1 @@
+"""What the demo, the benchmarks and the MPI suites share: children, libraries, fi_pingpong."""

@@ -1,0 +1,61 @@
+"""Installs what unmodified consumers need, where it is missing: system packages and a venv."""
+
+import os
+import pathlib
+import shutil
+import sys
+
+from . import libraries
+from .children import run
+
+MPI_PACKAGES = ["mpich==5.0.2", "mpi4py==4.1.2", "numpy"]
+
+
+def say(text):
+    """A progress line, at once."""
+    print(f"==> {text}", flush=True)
+
+
+def packages(programs):
+    """Makes sure that programs are there. `programs` maps a program to its Debian package."""
+    missing = sorted({package for name, package in programs.items() if not shutil.which(name)})
+    if not missing:
+        return
+    command = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        sys.exit("please install: " + " ".join(missing))
+    say("installing " + " ".join(missing))
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    run(["apt-get", "update"], 300, env)
+    run(command, 600, env)
+
+
+def venv():
+    """A virtual environment with MPICH, mpi4py and numpy from PyPI; made once."""
+    stamp = libraries.VENV / "percale-stamp"
+    wanted = "\n".join(MPI_PACKAGES)
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
+        return
+    say(f"making a virtual environment with {', '.join(MPI_PACKAGES)} in {libraries.VENV}")
+    libraries.BUILD.mkdir(exist_ok=True)
+    if not (libraries.VENV / "bin" / "pip").exists():
+        run([sys.executable, "-m", "venv", libraries.VENV], 120)
+    run([libraries.VENV / "bin" / "pip", "install", "--quiet", *MPI_PACKAGES], 600)
+    stamp.write_text(wanted, encoding="utf-8")
+
+
+def release():
+    """Builds the release library and gives it the name that programs look for."""
+    say("building the release library")
+    cargo = shutil.which("cargo") or str(pathlib.Path.home() / ".cargo" / "bin" / "cargo")
+    command = [cargo, "build", "--release", "--locked", "-p", "percale-ffi", "-p", "percale"]
+    run(command, 1800, cwd=libraries.ROOT)
+    name(libraries.percale().directory)
+
+
+def name(directory):
+    """`libfabric.so.1` beside the `libfabric.so` that cargo writes."""
+    link = directory / "libfabric.so.1"
+    if not link.is_symlink():
+        link.unlink(missing_ok=True)
+        link.symlink_to("libfabric.so")

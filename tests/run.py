@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Everything that must hold, in order of cost. The last line has the totals of all of it.
+
+A step that counts its tests adds those numbers; any other step is one test. A failed step does not
+keep the next from running, unless there is nothing to run them on.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
+
+
+class Totals:
+    """Counts of the whole run."""
+
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+        self.complaints = []
+
+    def step(self, title, command, seconds, counts=False, env=None):
+        """Runs a command, showing what it prints; whether it succeeded."""
+        print(f"\n==> {title}: {' '.join(map(str, command))}", flush=True)
+        begin = time.monotonic()
+        status, results = follow(command, seconds, env)
+        took = time.monotonic() - begin
+        passed, failed, skipped = (sum(column) for column in zip(*results, (0, 0, 0)))
+        if not counts:
+            passed, failed, skipped = (1, 0, 0) if status == 0 else (0, 1, 0)
+        elif status != 0 and failed == 0:
+            # It did not compile, was cut off, or died.
+            failed = 1
+        self.passed += passed
+        self.failed += failed
+        self.skipped += skipped
+        if failed:
+            self.complaints.append(title)
+        print(f"==> {title}: {passed} passed, {failed} failed, {skipped} skipped, {took:.0f} s")
+        return status == 0
+
+    def skip(self, title, reason):
+        """Notes a step that this host cannot run."""
+        print(f"\n==> {title}: skipped, {reason}", flush=True)
+        self.skipped += 1
+
+
+def follow(command, seconds, env):
+    """Runs a command in a session of its own, ended at the deadline: status, results of cargo."""
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        cwd=ROOT,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    late = threading.Timer(seconds, end, [process, seconds])
+    late.daemon = True
+    late.start()
+    results = []
+    try:
+        for line in process.stdout:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+            found = RESULT.match(line)
+            if found:
+                results.append(tuple(int(count) for count in found.groups()))
+        return process.wait(), results
+    finally:
+        late.cancel()
+        if process.poll() is None:
+            end(process, None)
+
+
+def end(process, seconds):
+    if seconds is not None:
+        print(f"no end after {seconds} s", flush=True)
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rust-only", action="store_true", help="no demo, no MPI, no install")
+    args = parser.parse_args()
+    totals = Totals()
+    python = sys.executable
+
+    totals.step("formatting", ["cargo", "fmt", "--all", "--check"], 60)
+    built = totals.step("release build", ["make", "build"], 1200)
+    clippy = ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
+    totals.step("clippy", clippy, 900)
+    documents = ["cargo", "doc", "--workspace", "--no-deps", "--locked"]
+    totals.step("documentation", documents, 600, env={"RUSTDOCFLAGS": "-D warnings"})
+    if shutil.which("cargo-deny"):
+        deny = ["cargo", "deny", "--offline", "check", "licenses", "bans", "sources"]
+        totals.step("dependencies", deny, 120)
+    else:
+        totals.skip("dependencies", "cargo-deny is not installed")
+    tests = ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"]
+    totals.step("Rust and C tests", tests, 1200, counts=True)
+    models(totals)
+
+    if not args.rust_only:
+        later = {
+            "install": ["tests/install/run.py"],
+            "demo": ["tests/demo/demo.py", "--quick", "--no-build"],
+            "MPI": ["tests/mpi/run.py", "--smoke-only"],
+        }
+        for title, command in later.items():
+            if built:
+                totals.step(title, [python, *command], 900)
+            else:
+                totals.skip(title, "there is no library")
+
+    if totals.complaints:
+        print("\nfailed: " + ", ".join(totals.complaints))
+    print(f"\n{totals.passed} passed, {totals.failed} failed, {totals.skipped} skipped")
+    return 1 if totals.failed else 0
+
+
+def models(totals):
+    """The loom models, in a target folder of their own: the flag rebuilds every crate."""
+    found = any("loom::model" in path.read_text(encoding="utf-8") for path in sources())
+    if not found:
+        totals.skip("loom models", "there are none")
+        return
+    command = ["cargo", "test", "-p", "percale-core", "--release", "--locked", "loom"]
+    env = {"RUSTFLAGS": "--cfg loom", "CARGO_TARGET_DIR": str(ROOT / "target" / "loom")}
+    # Whole-program optimisation buys nothing here and takes most of the time.
+    env |= {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
+    totals.step("loom models", command, 900, counts=True, env=env)
+
+
+def sources():
+    for folder in ("src", "tests"):
+        yield from (ROOT / "fabric-core" / folder).rglob("*.rs")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
