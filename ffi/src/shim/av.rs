@@ -156,7 +156,7 @@ impl<'a> Insertion<'a> {
             return Err(Errno::EINVAL);
         }
         let events = if object.av.flags().contains(EVENT) {
-            Some((object.eq.get().ok_or(Errno::ENOEQ)?, av.addr()))
+            Some((object.eq.get().ok_or(Errno::ENOEQ)?, av.expose_provenance()))
         } else {
             None
         };
