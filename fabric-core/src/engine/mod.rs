@@ -32,6 +32,10 @@ mod rendezvous;
 pub(crate) mod report;
 mod transmit;
 
+#[cfg(all(test, not(loom)))]
+#[allow(unsafe_code, reason = "tests describe their own memory")]
+mod tests;
+
 use std::{fmt, sync::Arc};
 
 use crate::{
