@@ -9,7 +9,9 @@ use core::{
     fmt,
     ops::{Deref, DerefMut},
 };
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{PoisonError, TryLockError};
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// A way of guarding data.
 pub trait Lock: Sized + Send + Sync + 'static {

@@ -203,6 +203,8 @@ pub struct Producer {
     next: u32,
     /// Packets that the consumer has given back, as last seen.
     consumed: u32,
+    /// `consumed` when the last push was refused for want of room.
+    refused: Option<u32>,
     /// Bulk positions grow for ever; the offset is the remainder.
     bulk_head: u64,
     bulk_tail: u64,
@@ -217,6 +219,7 @@ impl Producer {
             memory,
             next: 1,
             consumed: 0,
+            refused: None,
             bulk_head: 0,
             bulk_tail: 0,
             marks: vec![0; memory.geometry.slots as usize].into_boxed_slice(),
@@ -251,7 +254,7 @@ impl Producer {
         if self.next.wrapping_sub(1).wrapping_sub(self.consumed) >= self.memory.geometry.slots {
             self.refresh()?;
             if self.next.wrapping_sub(1).wrapping_sub(self.consumed) >= self.memory.geometry.slots {
-                return Err(PushError::Full);
+                return Err(self.full());
             }
         }
         let bulk = if total > inline_room { Some(self.reserve(total)?) } else { None };
@@ -292,7 +295,14 @@ impl Producer {
         // Release: pairs with the acquire load in `Consumer::peek`.
         slot.word.store(word, Ordering::Release);
         self.next = self.next.wrapping_add(1);
+        self.refused = None;
         Ok(())
+    }
+
+    #[cold]
+    fn full(&mut self) -> PushError {
+        self.refused = Some(self.consumed);
+        PushError::Full
     }
 
     /// Takes a contiguous bulk range and returns its offset.
@@ -307,7 +317,7 @@ impl Producer {
         if self.bulk_head + skip + len - self.bulk_tail > size {
             self.refresh()?;
             if self.bulk_head + skip + len - self.bulk_tail > size {
-                return Err(PushError::Full);
+                return Err(self.full());
             }
         }
         let start = self.bulk_head + skip;
@@ -344,14 +354,14 @@ impl Producer {
         armed.load(Ordering::Relaxed) != 0 && armed.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Announces that the producer sleeps until there is room; `false` if there is some already.
+    /// Announces that the producer sleeps until there is room for the packet that was refused last;
+    /// `false` if some has been given back since, whether or not that has been noticed before.
     pub fn wait_for_room(&mut self) -> bool {
         self.memory.lines().producer.waiting.store(1, Ordering::Relaxed);
         // Pairs with the fence in `Consumer::give_back`.
         fence(Ordering::SeqCst);
-        let before = self.consumed;
         let _ = self.refresh();
-        self.consumed == before
+        self.refused.is_none_or(|then| then == self.consumed)
     }
 
     /// Whether the consumer holds much that nobody has asked for.
@@ -507,3 +517,8 @@ impl Consumer {
         self.memory.lines().consumer.pressure.store(high.into(), Ordering::Relaxed);
     }
 }
+
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(all(test, not(loom)))]
+mod tests;

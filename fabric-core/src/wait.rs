@@ -1,6 +1,9 @@
 //! PENDING. Descriptors to sleep on: the one place in this crate that makes system calls, because
 //! every provider's queues sleep in the same way.
 
+#[cfg_attr(loom, path = "wait/modelled.rs")]
+mod signal;
+
 use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
     time::{Duration, Instant},
@@ -8,42 +11,15 @@ use std::{
 
 use rustix::{
     event::{
-        EventfdFlags, PollFd, PollFlags, Timespec,
+        PollFd, PollFlags, Timespec,
         epoll::{self, CreateFlags, EventData, EventFlags},
-        eventfd, poll,
+        poll,
     },
-    io::{Errno as Sys, read, write},
+    io::Errno as Sys,
 };
 
 use crate::{Errno, Result};
-
-/// An eventfd: set from anywhere, readable until cleared.
-#[derive(Debug)]
-pub struct Signal(OwnedFd);
-
-impl Signal {
-    /// Opens one, close-on-exec.
-    pub fn new() -> Result<Self> {
-        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
-    }
-
-    /// Makes it readable.
-    pub fn set(&self) {
-        // The only failure is a counter at its limit, and then it is readable already.
-        let _ = write(&self.0, &1u64.to_ne_bytes());
-    }
-
-    /// Makes it unreadable.
-    pub fn clear(&self) {
-        let _ = read(&self.0, &mut [0u8; 8]);
-    }
-}
-
-impl AsFd for Signal {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
+pub use signal::Signal;
 
 /// An epoll descriptor over a queue's own signal and the descriptors of its endpoints.
 #[derive(Debug)]

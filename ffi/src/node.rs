@@ -51,6 +51,12 @@ impl Node {
         Sizes { info, tx_attr, rx_attr: 64, ep_attr, domain_attr, fabric_attr: 32 }
     }
 
+    /// The oldest node whose headers can ask for `version`: whoever asks for it has structs of this
+    /// node's sizes at least.
+    pub fn of(version: Version) -> Self {
+        ALL.into_iter().find(|node| version <= node.newest_version()).unwrap_or(Self::V1_10)
+    }
+
     /// The newest interface version whose headers bind this node.
     pub const fn newest_version(self) -> Version {
         match self {
@@ -134,6 +140,15 @@ mod tests {
             checked += 1;
         }
         assert_eq!(checked, 7 * 6);
+    }
+
+    #[test]
+    fn versions_have_the_structs_of_their_time() {
+        assert_eq!(Node::of(Version(0)), Node::V1_0);
+        assert_eq!(Node::of(Version::new(1, 5)), Node::V1_1);
+        assert_eq!(Node::of(Version::new(2, 4)), Node::V1_8);
+        assert_eq!(Node::of(Version::new(2, 6)), Node::V1_9);
+        assert_eq!(Node::of(Version::new(9, 0)), Node::V1_10);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     os::fd::{AsFd, BorrowedFd},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -36,6 +36,16 @@ pub struct CounterValue {
 }
 
 impl CounterValue {
+    pub(super) fn new(bytes: bool, signal: Option<Signal>) -> Self {
+        Self {
+            success: AtomicU64::new(0),
+            error: AtomicU64::new(0),
+            bytes,
+            armed: AtomicBool::new(false),
+            signal,
+        }
+    }
+
     /// Counts one success of `bytes` bytes.
     #[inline]
     pub fn count(&self, bytes: u64) {
@@ -63,7 +73,7 @@ impl CounterValue {
         }
     }
 
-    fn arm(&self) {
+    pub(super) fn arm(&self) {
         if let Some(signal) = &self.signal {
             signal.clear();
         }
@@ -72,7 +82,15 @@ impl CounterValue {
         fence(Ordering::SeqCst);
     }
 
-    fn success(&self) -> u64 {
+    /// Sleeps as a model does.
+    #[cfg(all(test, loom))]
+    pub(super) fn sleep(&self) {
+        if let Some(signal) = &self.signal {
+            signal.sleep();
+        }
+    }
+
+    pub(super) fn success(&self) -> u64 {
         self.success.load(Ordering::Acquire)
     }
 
@@ -89,6 +107,9 @@ pub struct Counter<E: Endpoint> {
     wait: Option<WaitSet>,
     /// The values that the application read last: whoever goes to sleep has seen these.
     seen: (AtomicU64, AtomicU64),
+    /// Held by the one thread that sleeps on `wait`: who sleeps clears the signal, and would take
+    /// it from others that wait for less.
+    sleeper: Mutex<()>,
 }
 
 impl<E: Endpoint> fmt::Debug for Counter<E> {
@@ -97,7 +118,7 @@ impl<E: Endpoint> fmt::Debug for Counter<E> {
     }
 }
 
-/// Without a descriptor a wait looks again after this long.
+/// Without a descriptor of its own a wait looks again after this long.
 const NAP: Duration = Duration::from_micros(200);
 
 impl<E: Endpoint> Counter<E> {
@@ -112,19 +133,14 @@ impl<E: Endpoint> Counter<E> {
             }
             WaitObj::Set | WaitObj::MutexCond => return Err(Errno::EINVAL),
         };
-        let value = CounterValue {
-            success: AtomicU64::new(0),
-            error: AtomicU64::new(0),
-            bytes: attr.events == CntrEvents::Bytes,
-            armed: AtomicBool::new(false),
-            signal,
-        };
+        let value = CounterValue::new(attr.events == CntrEvents::Bytes, signal);
         Ok(Arc::new(Self {
             value: Arc::new(value),
             endpoints: ProgressSet::default(),
             attr: *attr,
             wait,
             seen: (AtomicU64::new(0), AtomicU64::new(0)),
+            sleeper: Mutex::new(()),
         }))
     }
 
@@ -220,7 +236,7 @@ impl<E: Endpoint> Counter<E> {
             if deadline.passed() {
                 return Err(Errno::ETIMEDOUT);
             }
-            let Some(wait) = &self.wait else {
+            let (Some(wait), Ok(_turn)) = (&self.wait, self.sleeper.try_lock()) else {
                 std::thread::sleep(deadline.left().map_or(NAP, |left| left.min(NAP)));
                 continue;
             };

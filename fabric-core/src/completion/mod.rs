@@ -3,6 +3,8 @@
 mod counter;
 mod cq;
 mod entry;
+#[cfg(all(test, loom))]
+mod models;
 mod progress;
 mod queue;
 

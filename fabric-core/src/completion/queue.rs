@@ -129,11 +129,14 @@ impl<L: Lock> CompletionQueue<L> {
         self.armed.store(true, Ordering::Relaxed);
         // Pairs with the fence in `ring`.
         fence(Ordering::SeqCst);
-        if self.has_entries() {
-            self.armed.store(false, Ordering::Relaxed);
-            return false;
+        if !self.has_entries() {
+            return true;
         }
-        true
+        // Another thread may sleep, and what was cleared above may have been meant for it.
+        if let Some(signal) = &self.signal {
+            signal.set();
+        }
+        false
     }
 
     /// The signal, if this queue has one.

@@ -1,10 +1,15 @@
-//! The only door to atomics and shared cells. Under `--cfg loom` the same names are loom's, so that
+//! The only door to atomics, shared cells and the mutex of data calls. Under `--cfg loom` the same names are loom's, so that
 //! the protocols built on them can be model-checked.
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+pub use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+};
+#[cfg(not(loom))]
+pub use std::sync::{Mutex, MutexGuard};
 
 /// Memory that two parties take turns at, in an order that atomics beside it establish.
 #[derive(Debug)]

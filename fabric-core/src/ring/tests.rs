@@ -1,0 +1,1 @@
+//! Rings between ends that keep the rules, and ends that do not.

@@ -1,0 +1,215 @@
+//! SETUP. `struct fid_ep`: opening, binding, enabling, options and closing of endpoints.
+
+use std::sync::Arc;
+
+use core::ffi::{c_int, c_void};
+
+use fabric_core::{Errno, Result, api::Endpoint, flags::Flags};
+
+use super::{
+    atomic, cm, collective, msg,
+    payload::{AvObject, CntrObject, CqObject, DomainObject, EpObject, EqObject},
+    rma, tagged,
+};
+use crate::{
+    abi::{
+        Plain,
+        constants::{
+            FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EP, FI_CLASS_EQ, FI_ENABLE,
+            FI_OPT_ENDPOINT,
+        },
+        fid::{fi_ops, fid, fid_ep},
+        info::fi_info,
+        ops::fi_ops_ep,
+    },
+    info::{Hints, MAX_BYTES},
+    node::Node,
+    object::{self, CObject, Shell, from_fid},
+    panic::{guard, status},
+};
+
+impl<E: Endpoint> CObject for EpObject<E> {
+    type Head = fid_ep;
+    const CLASS: usize = FI_CLASS_EP;
+}
+
+/// Opens an endpoint for `fi_endpoint` and `fi_endpoint2`. Null infos and endpoints of peer
+/// providers are `EINVAL`, other flags `EBADFLAGS`.
+///
+/// # Safety
+/// `info` is null or has structs of the sizes that the domain's fabric was opened for, with
+/// readable addresses, keys and names.
+pub unsafe fn open<E: Endpoint>(
+    domain: &Arc<DomainObject<E>>,
+    info: *mut fi_info,
+    flags: u64,
+    context: *mut c_void,
+) -> Result<*mut fid_ep> {
+    let flags = Flags::from_bits_retain(flags);
+    if flags.contains(Flags::PEER) {
+        return Err(Errno::EINVAL);
+    }
+    if !flags.is_empty() {
+        return Err(Errno::EBADFLAGS);
+    }
+    let sizing = domain.fabric.0.sizing;
+    // SAFETY: the caller's promise.
+    let info = unsafe { Hints::read(info, Node::of(sizing), domain.domain.api_version()) }?
+        .ok_or(Errno::EINVAL)?
+        .info;
+    let ep = E::open(&domain.domain, &info, context.addr())?;
+    let payload = Arc::new(EpObject { ep, domain: domain.domain.clone() });
+    Ok(object::open(payload, context, head::<E>()))
+}
+
+fn head<E: Endpoint>() -> fid_ep {
+    let ops: &'static fi_ops = const {
+        &fi_ops { close: close::<E>, bind: bind::<E>, control: control::<E>, ..fi_ops::UNSUPPORTED }
+    };
+    let ep_ops: &'static fi_ops_ep = const {
+        &fi_ops_ep {
+            cancel: cancel::<E>,
+            getopt: getopt::<E>,
+            setopt: setopt::<E>,
+            ..fi_ops_ep::UNSUPPORTED
+        }
+    };
+    fid_ep {
+        fid: fid { ops: (&raw const *ops).cast_mut(), ..fid::zeroed() },
+        ops: (&raw const *ep_ops).cast_mut(),
+        cm: cm::table::<E>(),
+        msg: msg::table::<E>(),
+        rma: rma::table::<E>(),
+        tagged: tagged::table::<E>(),
+        atomic: atomic::table::<E>(),
+        collective: collective::table(),
+    }
+}
+
+/// The shell behind a `fid` that C passes.
+///
+/// # Safety
+/// As for [`from_fid`].
+unsafe fn shell<'a, E: Endpoint>(fid: *mut fid) -> Result<&'a Shell<EpObject<E>>> {
+    // SAFETY: the caller's promise.
+    unsafe { from_fid(fid) }
+}
+
+/// Runs `body` on the endpoint behind a `fid` that C passes.
+///
+/// # Safety
+/// As for [`from_fid`].
+unsafe fn on<E: Endpoint>(fid: *mut fid, body: impl FnOnce(&Arc<E>) -> Result<()>) -> c_int {
+    // SAFETY: the caller's promise.
+    guard(|| status(unsafe { shell::<E>(fid) }.and_then(|shell| body(&shell.payload()?.ep))))
+}
+
+unsafe extern "C" fn close<E: Endpoint>(fid: *mut fid) -> c_int {
+    guard(|| {
+        // SAFETY: C passes null or an object that nobody else closes now.
+        let object = unsafe { shell::<E>(fid) }.and_then(Shell::retire);
+        status(object.map(|object| object.ep.close()))
+    })
+}
+
+unsafe extern "C" fn bind<E: Endpoint>(fid: *mut fid, bound: *mut fid, flags: u64) -> c_int {
+    // SAFETY: C passes null or objects that it does not close during the call.
+    unsafe { on::<E>(fid, |ep| bind_object(ep, bound, Flags::from_bits_retain(flags))) }
+}
+
+/// # Safety
+/// As for [`from_fid`], of `bound`.
+unsafe fn bind_object<E: Endpoint>(ep: &Arc<E>, bound: *mut fid, flags: Flags) -> Result<()> {
+    if bound.is_null() || !bound.is_aligned() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: every object starts with its class, in closed ones too.
+    match unsafe { (*bound).fclass } {
+        FI_CLASS_CQ => {
+            // SAFETY: the caller's promise.
+            ep.bind_cq(&unsafe { from_fid::<CqObject<E>>(bound) }?.payload()?.cq, flags)
+        }
+        FI_CLASS_CNTR => {
+            // SAFETY: the caller's promise.
+            let counter = unsafe { from_fid::<CntrObject<E>>(bound) }?;
+            ep.bind_counter(&counter.payload()?.counter, flags)
+        }
+        FI_CLASS_AV | FI_CLASS_EQ if !flags.is_empty() => Err(Errno::EBADFLAGS),
+        // SAFETY: the caller's promise.
+        FI_CLASS_AV => ep.bind_av(&unsafe { from_fid::<AvObject>(bound) }?.payload()?.av),
+        // SAFETY: the caller's promise.
+        FI_CLASS_EQ => ep.bind_eq(&unsafe { from_fid::<EqObject>(bound) }?.payload()?.eq),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+unsafe extern "C" fn control<E: Endpoint>(
+    fid: *mut fid,
+    command: c_int,
+    _arg: *mut c_void,
+) -> c_int {
+    let run = |ep: &Arc<E>| match command {
+        FI_ENABLE => ep.enable(),
+        _ => Err(Errno::ENOSYS),
+    };
+    // SAFETY: C passes null or an object that it does not close during the call.
+    unsafe { on(fid, run) }
+}
+
+unsafe extern "C" fn cancel<E: Endpoint>(fid: *mut fid, context: *mut c_void) -> isize {
+    // SAFETY: C passes null or an object that it does not close during the call.
+    unsafe { on::<E>(fid, |ep| ep.cancel(context.addr())) as isize }
+}
+
+unsafe extern "C" fn getopt<E: Endpoint>(
+    fid: *mut fid,
+    level: c_int,
+    optname: c_int,
+    optval: *mut c_void,
+    optlen: *mut usize,
+) -> c_int {
+    let run = |ep: &Arc<E>| {
+        if level != FI_OPT_ENDPOINT {
+            return Err(Errno::ENOPROTOOPT);
+        }
+        let value = ep.option(optname)?;
+        // SAFETY: C passes null or the length of its buffer.
+        let len = unsafe { optlen.as_mut() }.ok_or(Errno::EINVAL)?;
+        let room = core::mem::replace(len, value.len());
+        if room < value.len() {
+            return Err(Errno::ETOOSMALL);
+        }
+        if optval.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: C passes a buffer of the length it named, which is long enough.
+        unsafe { core::ptr::copy_nonoverlapping(value.as_ptr(), optval.cast(), value.len()) };
+        Ok(())
+    };
+    // SAFETY: C passes null or an object that it does not close during the call.
+    unsafe { on(fid, run) }
+}
+
+unsafe extern "C" fn setopt<E: Endpoint>(
+    fid: *mut fid,
+    level: c_int,
+    optname: c_int,
+    optval: *const c_void,
+    optlen: usize,
+) -> c_int {
+    let run = |ep: &Arc<E>| {
+        if level != FI_OPT_ENDPOINT {
+            return Err(Errno::ENOPROTOOPT);
+        }
+        // An option that does not exist is that first of all, so its value is not looked at here.
+        let value: &[u8] = if optval.is_null() || optlen > MAX_BYTES {
+            &[]
+        } else {
+            // SAFETY: C passes a value of this length.
+            unsafe { core::slice::from_raw_parts(optval.cast(), optlen) }
+        };
+        ep.set_option(optname, value)
+    };
+    // SAFETY: C passes null or an object that it does not close during the call.
+    unsafe { on(fid, run) }
+}

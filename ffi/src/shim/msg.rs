@@ -1,0 +1,204 @@
+//! HOT. `struct fi_ops_msg`: sends and receives without tags.
+
+use core::ffi::c_void;
+
+use fabric_core::{
+    Result,
+    api::Endpoint,
+    flags::Flags,
+    op::{IoVec, RecvOp, SendOp, TxMeta},
+};
+
+use super::args::{
+    call, call_flags, inject as injected, message, piece, pieces, transmit, with_data,
+};
+use crate::abi::{constants::fi_addr_t, data_ops::fi_ops_msg, fid::fid_ep, iovec, msg::fi_msg};
+
+/// The table of endpoints of type `E`.
+pub(super) const fn table<E: Endpoint>() -> *mut fi_ops_msg {
+    let table: &'static fi_ops_msg = const {
+        &fi_ops_msg {
+            recv: recv::<E>,
+            recvv: recvv::<E>,
+            recvmsg: recvmsg::<E>,
+            send: send::<E>,
+            sendv: sendv::<E>,
+            sendmsg: sendmsg::<E>,
+            inject: inject::<E>,
+            senddata: senddata::<E>,
+            injectdata: injectdata::<E>,
+            ..fi_ops_msg::UNSUPPORTED
+        }
+    };
+    (&raw const *table).cast_mut()
+}
+
+/// Messages that are only looked at or dropped have no buffer, whatever the array says.
+#[inline]
+pub(super) const fn without_buffer(flags: Flags) -> bool {
+    flags.intersects(Flags::PEEK.union(Flags::DISCARD))
+}
+
+/// # Safety
+/// As for [`Endpoint::recv`].
+#[inline]
+unsafe fn post_recv<E: Endpoint>(
+    ep: &E,
+    iov: &[IoVec],
+    src: fi_addr_t,
+    context: *mut c_void,
+    flags: Flags,
+) -> Result<()> {
+    let context = context.addr();
+    let op = RecvOp { iov, src, tagged: false, tag: 0, ignore: 0, context, flags };
+    // SAFETY: the caller's promise.
+    unsafe { ep.recv(&op) }
+}
+
+/// # Safety
+/// As for [`Endpoint::send`].
+#[inline]
+unsafe fn post_send<E: Endpoint>(ep: &E, iov: &[IoVec], meta: TxMeta) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { ep.send(&SendOp { meta, iov, tagged: false, tag: 0 }) }
+}
+
+// Every function below is called by C through an endpoint's table, so `ep` is null or such an
+// endpoint, structs and arrays are readable during the call, and buffers stay valid until the
+// operation completes (`fi_msg(3)`).
+
+unsafe extern "C" fn recv<E: Endpoint>(
+    ep: *mut fid_ep,
+    buf: *mut c_void,
+    len: usize,
+    _desc: *mut c_void,
+    src_addr: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table.
+    unsafe {
+        call(ep, |ep: &E| post_recv(ep, &[piece(buf, len)], src_addr, context, ep.rx_op_flags()))
+    }
+}
+
+unsafe extern "C" fn recvv<E: Endpoint>(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    src_addr: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table and a readable array.
+    unsafe {
+        call(ep, |ep: &E| post_recv(ep, pieces(iov, count)?, src_addr, context, ep.rx_op_flags()))
+    }
+}
+
+unsafe extern "C" fn recvmsg<E: Endpoint>(
+    ep: *mut fid_ep,
+    msg: *const fi_msg,
+    flags: u64,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table and a readable message.
+    unsafe {
+        call(ep, |ep: &E| {
+            let (msg, flags) = (message(msg)?, call_flags(flags)?);
+            let count = if without_buffer(flags) { 0 } else { msg.iov_count };
+            post_recv(ep, pieces(msg.msg_iov, count)?, msg.addr, msg.context, flags)
+        })
+    }
+}
+
+unsafe extern "C" fn send<E: Endpoint>(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    dest_addr: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table.
+    unsafe {
+        call(ep, |ep: &E| {
+            post_send(ep, &[piece(buf, len)], transmit(dest_addr, context, ep.tx_op_flags()))
+        })
+    }
+}
+
+unsafe extern "C" fn sendv<E: Endpoint>(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    dest_addr: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table and a readable array.
+    unsafe {
+        call(ep, |ep: &E| {
+            post_send(ep, pieces(iov, count)?, transmit(dest_addr, context, ep.tx_op_flags()))
+        })
+    }
+}
+
+unsafe extern "C" fn sendmsg<E: Endpoint>(
+    ep: *mut fid_ep,
+    msg: *const fi_msg,
+    flags: u64,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table and a readable message.
+    unsafe {
+        call(ep, |ep: &E| {
+            let msg = message(msg)?;
+            let meta = transmit(msg.addr, msg.context, call_flags(flags)?);
+            post_send(ep, pieces(msg.msg_iov, msg.iov_count)?, TxMeta { data: msg.data, ..meta })
+        })
+    }
+}
+
+unsafe extern "C" fn inject<E: Endpoint>(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    dest_addr: fi_addr_t,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table.
+    unsafe {
+        call(ep, |ep: &E| post_send(ep, &[piece(buf, len)], injected(dest_addr, ep.tx_op_flags())))
+    }
+}
+
+unsafe extern "C" fn senddata<E: Endpoint>(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    data: u64,
+    dest_addr: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table.
+    unsafe {
+        call(ep, |ep: &E| {
+            let meta = transmit(dest_addr, context, ep.tx_op_flags());
+            post_send(ep, &[piece(buf, len)], with_data(meta, data))
+        })
+    }
+}
+
+unsafe extern "C" fn injectdata<E: Endpoint>(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    data: u64,
+    dest_addr: fi_addr_t,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table.
+    unsafe {
+        call(ep, |ep: &E| {
+            let meta = injected(dest_addr, ep.tx_op_flags());
+            post_send(ep, &[piece(buf, len)], with_data(meta, data))
+        })
+    }
+}

@@ -1,0 +1,228 @@
+//! HOT. `struct fi_ops_tagged`: sends and receives that are matched by tag.
+
+use core::ffi::c_void;
+
+use fabric_core::{
+    Result,
+    api::Endpoint,
+    flags::Flags,
+    op::{IoVec, RecvOp, SendOp, TxMeta},
+};
+
+use super::{
+    args::{call, call_flags, inject as injected, message, piece, pieces, transmit, with_data},
+    msg::without_buffer,
+};
+use crate::abi::{
+    constants::fi_addr_t, data_ops::fi_ops_tagged, fid::fid_ep, iovec, msg::fi_msg_tagged,
+};
+
+/// The table of endpoints of type `E`.
+pub(super) const fn table<E: Endpoint>() -> *mut fi_ops_tagged {
+    let table: &'static fi_ops_tagged = const {
+        &fi_ops_tagged {
+            recv: recv::<E>,
+            recvv: recvv::<E>,
+            recvmsg: recvmsg::<E>,
+            send: send::<E>,
+            sendv: sendv::<E>,
+            sendmsg: sendmsg::<E>,
+            inject: inject::<E>,
+            senddata: senddata::<E>,
+            injectdata: injectdata::<E>,
+            ..fi_ops_tagged::UNSUPPORTED
+        }
+    };
+    (&raw const *table).cast_mut()
+}
+
+/// What a receive matches.
+#[derive(Clone, Copy)]
+struct Match {
+    src: fi_addr_t,
+    tag: u64,
+    ignore: u64,
+}
+
+/// # Safety
+/// As for [`Endpoint::recv`].
+#[inline]
+unsafe fn post_recv<E: Endpoint>(
+    ep: &E,
+    iov: &[IoVec],
+    Match { src, tag, ignore }: Match,
+    context: *mut c_void,
+    flags: Flags,
+) -> Result<()> {
+    let context = context.addr();
+    let op = RecvOp { iov, src, tagged: true, tag, ignore, context, flags };
+    // SAFETY: the caller's promise.
+    unsafe { ep.recv(&op) }
+}
+
+/// The defaults of receive calls; as a default, `FI_MULTI_RECV` speaks of untagged receives.
+#[inline]
+fn recv_flags<E: Endpoint>(ep: &E) -> Flags {
+    ep.rx_op_flags().difference(Flags::MULTI_RECV)
+}
+
+/// # Safety
+/// As for [`Endpoint::send`].
+#[inline]
+unsafe fn post_send<E: Endpoint>(ep: &E, iov: &[IoVec], tag: u64, meta: TxMeta) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { ep.send(&SendOp { meta, iov, tagged: true, tag }) }
+}
+
+// Every function below is called by C through an endpoint's table, so `ep` is null or such an
+// endpoint, structs and arrays are readable during the call, and buffers stay valid until the
+// operation completes (`fi_tagged(3)`).
+
+unsafe extern "C" fn recv<E: Endpoint>(
+    ep: *mut fid_ep,
+    buf: *mut c_void,
+    len: usize,
+    _desc: *mut c_void,
+    src_addr: fi_addr_t,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    let wanted = Match { src: src_addr, tag, ignore };
+    // SAFETY: C passes an endpoint of this table.
+    unsafe { call(ep, |ep: &E| post_recv(ep, &[piece(buf, len)], wanted, context, recv_flags(ep))) }
+}
+
+unsafe extern "C" fn recvv<E: Endpoint>(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    src_addr: fi_addr_t,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    let wanted = Match { src: src_addr, tag, ignore };
+    // SAFETY: C passes an endpoint of this table and a readable array.
+    unsafe {
+        call(ep, |ep: &E| post_recv(ep, pieces(iov, count)?, wanted, context, recv_flags(ep)))
+    }
+}
+
+unsafe extern "C" fn recvmsg<E: Endpoint>(
+    ep: *mut fid_ep,
+    msg: *const fi_msg_tagged,
+    flags: u64,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table and a readable message.
+    unsafe {
+        call(ep, |ep: &E| {
+            let (msg, flags) = (message(msg)?, call_flags(flags)?);
+            let wanted = Match { src: msg.addr, tag: msg.tag, ignore: msg.ignore };
+            let count = if without_buffer(flags) { 0 } else { msg.iov_count };
+            post_recv(ep, pieces(msg.msg_iov, count)?, wanted, msg.context, flags)
+        })
+    }
+}
+
+unsafe extern "C" fn send<E: Endpoint>(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    dest_addr: fi_addr_t,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table.
+    unsafe {
+        call(ep, |ep: &E| {
+            post_send(ep, &[piece(buf, len)], tag, transmit(dest_addr, context, ep.tx_op_flags()))
+        })
+    }
+}
+
+unsafe extern "C" fn sendv<E: Endpoint>(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    dest_addr: fi_addr_t,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table and a readable array.
+    unsafe {
+        call(ep, |ep: &E| {
+            post_send(ep, pieces(iov, count)?, tag, transmit(dest_addr, context, ep.tx_op_flags()))
+        })
+    }
+}
+
+unsafe extern "C" fn sendmsg<E: Endpoint>(
+    ep: *mut fid_ep,
+    msg: *const fi_msg_tagged,
+    flags: u64,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table and a readable message.
+    unsafe {
+        call(ep, |ep: &E| {
+            let msg = message(msg)?;
+            let meta = transmit(msg.addr, msg.context, call_flags(flags)?);
+            let meta = TxMeta { data: msg.data, ..meta };
+            post_send(ep, pieces(msg.msg_iov, msg.iov_count)?, msg.tag, meta)
+        })
+    }
+}
+
+unsafe extern "C" fn inject<E: Endpoint>(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    dest_addr: fi_addr_t,
+    tag: u64,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table.
+    unsafe {
+        call(ep, |ep: &E| {
+            post_send(ep, &[piece(buf, len)], tag, injected(dest_addr, ep.tx_op_flags()))
+        })
+    }
+}
+
+unsafe extern "C" fn senddata<E: Endpoint>(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    data: u64,
+    dest_addr: fi_addr_t,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table.
+    unsafe {
+        call(ep, |ep: &E| {
+            let meta = transmit(dest_addr, context, ep.tx_op_flags());
+            post_send(ep, &[piece(buf, len)], tag, with_data(meta, data))
+        })
+    }
+}
+
+unsafe extern "C" fn injectdata<E: Endpoint>(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    data: u64,
+    dest_addr: fi_addr_t,
+    tag: u64,
+) -> isize {
+    // SAFETY: C passes an endpoint of this table.
+    unsafe {
+        call(ep, |ep: &E| {
+            let meta = injected(dest_addr, ep.tx_op_flags());
+            post_send(ep, &[piece(buf, len)], tag, with_data(meta, data))
+        })
+    }
+}
