@@ -65,9 +65,14 @@ impl Domain {
         Child(self.clone())
     }
 
+    /// Objects open under it, memory regions apart.
+    pub fn children(&self) -> usize {
+        self.children.load(Ordering::Relaxed)
+    }
+
     /// Whether objects are still open under it, so that closing is refused with `EBUSY`.
     pub fn in_use(&self) -> bool {
-        self.children.load(Ordering::Relaxed) != 0 || !self.regions.is_empty()
+        self.children() != 0 || !self.regions.is_empty()
     }
 }
 

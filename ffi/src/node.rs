@@ -88,9 +88,14 @@ pub fn record(node: Node) {
 /// own version; sizing by that would write past its struct. All callers in a process share the
 /// bound of the oldest: too small only leaves the newest fields out.
 pub fn sizing_version(requested: Version) -> Version {
+    requested.min(oldest().newest_version())
+}
+
+/// The oldest node at which this process has called `fi_getinfo`: structs that reach a function
+/// without versions are at least that long.
+pub fn oldest() -> Node {
     let oldest = OLDEST.load(Ordering::Relaxed);
-    let node = ALL.into_iter().find(|node| *node as u8 == oldest).unwrap_or(Node::V1_0);
-    requested.min(node.newest_version())
+    ALL.into_iter().find(|node| *node as u8 == oldest).unwrap_or(Node::V1_0)
 }
 
 const ALL: [Node; 8] = [

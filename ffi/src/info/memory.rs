@@ -7,14 +7,14 @@ use fabric_core::{Errno, Result};
 use crate::abi::Plain;
 
 /// A zeroed struct from `calloc`.
-pub(super) fn zeroed<T: Plain>() -> Result<*mut T> {
+pub(crate) fn zeroed<T: Plain>() -> Result<*mut T> {
     // SAFETY: `calloc` accepts every size.
     let memory = unsafe { libc::calloc(1, size_of::<T>()) };
     if memory.is_null() { Err(Errno::ENOMEM) } else { Ok(memory.cast()) }
 }
 
 /// A copy of `bytes`; null if there are none.
-pub(super) fn bytes(bytes: &[u8]) -> Result<*mut u8> {
+pub(crate) fn bytes(bytes: &[u8]) -> Result<*mut u8> {
     if bytes.is_empty() {
         return Ok(core::ptr::null_mut());
     }
@@ -29,7 +29,7 @@ pub(super) fn bytes(bytes: &[u8]) -> Result<*mut u8> {
 }
 
 /// A terminated copy of `text` up to its first zero byte; null if there is none.
-pub(super) fn text(text: Option<&str>) -> Result<*mut c_char> {
+pub(crate) fn text(text: Option<&str>) -> Result<*mut c_char> {
     let Some(text) = text else { return Ok(core::ptr::null_mut()) };
     let text = text.split('\0').next().unwrap_or_default();
     let mut terminated = Vec::with_capacity(text.len() + 1);
@@ -42,7 +42,7 @@ pub(super) fn text(text: Option<&str>) -> Result<*mut c_char> {
 ///
 /// # Safety
 /// `source` is null or readable for `size` bytes.
-pub(super) unsafe fn prefix<T: Plain>(source: *const T, size: usize) -> Option<T> {
+pub(crate) unsafe fn prefix<T: Plain>(source: *const T, size: usize) -> Option<T> {
     if source.is_null() {
         return None;
     }

@@ -6,7 +6,7 @@
 //! and replace names and addresses themselves.
 
 mod dup;
-mod memory;
+pub(crate) mod memory;
 mod read;
 mod write;
 

@@ -12,9 +12,11 @@ use crate::abi::{
 };
 
 /// Writes a list in order, to be released with [`free`]; null for an empty list.
-pub fn write_list(infos: &[Info]) -> Result<*mut fi_info> {
+pub fn write_list<'a>(
+    infos: impl IntoIterator<Item = &'a Info, IntoIter: DoubleEndedIterator>,
+) -> Result<*mut fi_info> {
     let mut first = core::ptr::null_mut();
-    for info in infos.iter().rev() {
+    for info in infos.into_iter().rev() {
         match write(info) {
             Ok(raw) => {
                 // SAFETY: `write` returns a complete info that nothing else refers to.

@@ -1,20 +1,24 @@
 //! SETUP. What the objects behind the C descriptors hold. Everything under a domain is generic over
 //! the provider's endpoint `E`, so that a call from a table entry runs monomorphised code.
 
+use core::marker::PhantomData;
 use std::sync::{
-    Arc,
+    Arc, Mutex, OnceLock,
     atomic::{AtomicUsize, Ordering},
 };
 
 use fabric_core::{
     api::Endpoint,
-    attr::{FabricAttr, Version},
-    av::Av,
+    attr::{FabricAttr, Version, WaitObj},
+    av::{AddressFormat, Av},
     completion::{Counter, Cq},
     domain::{Child, Domain},
-    eq::EventQueue,
+    eq::{BoundEq, EventQueue},
     mr::Region,
+    wait::Signal,
 };
+
+use crate::provider::Objects;
 
 /// An open fabric.
 #[derive(Debug)]
@@ -23,13 +27,15 @@ pub struct FabricObject {
     pub attr: FabricAttr,
     /// Version that bounds how much of the application's structures is touched.
     pub sizing: Version,
+    /// The provider's objects.
+    pub objects: Objects,
     children: AtomicUsize,
 }
 
 impl FabricObject {
     /// A fabric without children.
-    pub const fn new(attr: FabricAttr, sizing: Version) -> Self {
-        Self { attr, sizing, children: AtomicUsize::new(0) }
+    pub const fn new(attr: FabricAttr, sizing: Version, objects: Objects) -> Self {
+        Self { attr, sizing, objects, children: AtomicUsize::new(0) }
     }
 
     /// Counts an object under this fabric until the guard goes.
@@ -56,14 +62,44 @@ impl Drop for FabricChild {
 }
 
 /// An open domain.
-#[derive(Debug)]
 pub struct DomainObject<E> {
     /// The domain.
     pub domain: Arc<Domain>,
     /// Its fabric.
     pub fabric: FabricChild,
+    /// The format of its address vectors.
+    pub addresses: &'static dyn AddressFormat,
+    /// The event queue bound to it.
+    pub eq: OnceLock<BoundEq>,
     /// The provider's endpoint type.
-    pub endpoint: core::marker::PhantomData<fn() -> E>,
+    pub endpoint: PhantomData<fn() -> E>,
+}
+
+impl<E> core::fmt::Debug for DomainObject<E> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("DomainObject").field("domain", &self.domain).finish_non_exhaustive()
+    }
+}
+
+impl<E> DomainObject<E> {
+    /// A domain of a fabric.
+    pub const fn new(
+        domain: Arc<Domain>,
+        fabric: FabricChild,
+        addresses: &'static dyn AddressFormat,
+    ) -> Self {
+        Self { domain, fabric, addresses, eq: OnceLock::new(), endpoint: PhantomData }
+    }
+
+    /// The provider's name, for messages.
+    pub fn provider(&self) -> &str {
+        self.fabric.0.attr.prov_name.as_deref().unwrap_or_default()
+    }
+
+    /// Version that bounds how much of the application's structures is touched.
+    pub fn sizing(&self) -> Version {
+        self.fabric.0.sizing
+    }
 }
 
 /// An open address vector.
@@ -73,6 +109,8 @@ pub struct AvObject {
     pub av: Arc<Av>,
     /// Its domain.
     pub child: Child,
+    /// Where insertions are reported if the vector was opened with `FI_EVENT`.
+    pub eq: OnceLock<BoundEq>,
 }
 
 /// An open event queue.
@@ -82,6 +120,12 @@ pub struct EqObject {
     pub eq: Arc<EventQueue>,
     /// Its fabric.
     pub fabric: FabricChild,
+    /// What to sleep on.
+    pub wait_obj: WaitObj,
+    /// Readable when something was queued since it was cleared.
+    pub signal: Option<Arc<Signal>>,
+    /// Data of the last error that was handed out by reference.
+    pub error_data: Mutex<Arc<[u8]>>,
 }
 
 /// An open completion queue.
@@ -93,6 +137,8 @@ pub struct CqObject<E: Endpoint> {
     pub child: Child,
     /// Version that bounds how much of an error entry is written.
     pub sizing: Version,
+    /// Data of the last error that was handed out by reference.
+    pub error_data: Mutex<Box<[u8]>>,
 }
 
 /// An open counter.
@@ -111,6 +157,8 @@ pub struct MrObject {
     pub region: Arc<Region>,
     /// Its domain; regions make it busy by being in its table.
     pub domain: Arc<Domain>,
+    /// Version that bounds how much of the application's structures is read.
+    pub sizing: Version,
 }
 
 /// An open endpoint.

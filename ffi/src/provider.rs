@@ -1,0 +1,109 @@
+//! SETUP. The providers that this library was built with, in the order of preference.
+
+use core::ffi::c_void;
+use std::sync::Arc;
+
+use fabric_core::{
+    Result,
+    attr::Info,
+    av::AddressFormat,
+    discovery::Source,
+    domain::Domain,
+    lock::{NoLock, SafeLock},
+};
+use provider_shm::{ShmAddresses, ShmEndpoint, ShmSource};
+use provider_tcp::TcpSource;
+use provider_verbs::VerbsSource;
+
+use crate::{
+    abi::fid::fid_domain,
+    shim::{
+        domain,
+        payload::FabricObject,
+        wait::{TryWait, try_wait_queue},
+    },
+};
+
+/// One provider as the C face sees it.
+pub struct Provider {
+    /// Its side of discovery.
+    pub source: &'static dyn Source,
+    /// What opens objects; `None` for a provider that offers nothing.
+    pub objects: Option<Objects>,
+}
+
+impl core::fmt::Debug for Provider {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Provider").field("name", &self.source.name()).finish_non_exhaustive()
+    }
+}
+
+/// What a provider's endpoint types are good for, with the types erased.
+#[derive(Clone, Copy)]
+pub struct Objects {
+    /// The format of its address vectors.
+    pub addresses: &'static dyn AddressFormat,
+    /// Opens a domain whose objects have the locks that its attributes call for.
+    pub open_domain: OpenDomain,
+    /// `fi_trywait` on its queues and counters, one for each endpoint type.
+    pub try_wait: &'static [TryWait],
+}
+
+impl core::fmt::Debug for Objects {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Objects").finish_non_exhaustive()
+    }
+}
+
+/// Opens a domain of a fabric with the attributes of an info and the application's context.
+pub type OpenDomain = fn(&Arc<FabricObject>, &Info, *mut c_void) -> Result<*mut fid_domain>;
+
+/// All of them.
+pub static PROVIDERS: [Provider; 3] = [
+    Provider { source: &VerbsSource, objects: None },
+    Provider {
+        source: &ShmSource,
+        objects: Some(Objects {
+            addresses: &ShmAddresses,
+            open_domain: open_shm,
+            try_wait: &[
+                try_wait_queue::<ShmEndpoint<NoLock>>,
+                try_wait_queue::<ShmEndpoint<SafeLock>>,
+            ],
+        }),
+    },
+    Provider { source: &TcpSource, objects: None },
+];
+
+/// The provider of this name, in any case; of a name with layers, the last one counts.
+pub fn find(name: &str) -> Option<&'static Provider> {
+    let last = name.rsplit(';').next().unwrap_or(name).trim();
+    PROVIDERS.iter().find(|provider| provider.source.name().eq_ignore_ascii_case(last))
+}
+
+fn open_shm(
+    fabric: &Arc<FabricObject>,
+    info: &Info,
+    context: *mut c_void,
+) -> Result<*mut fid_domain> {
+    let core = Domain::open(info)?;
+    if core.needs_locks() {
+        domain::open::<ShmEndpoint<SafeLock>>(fabric, core, &ShmAddresses, context)
+    } else {
+        domain::open::<ShmEndpoint<NoLock>>(fabric, core, &ShmAddresses, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_any_case_and_below_layers() {
+        let name = |text| find(text).map(|provider| provider.source.name());
+        assert_eq!(name("SHM"), Some("shm"));
+        assert_eq!(name("ofi_layer;tcp"), Some("tcp"));
+        assert_eq!(name("tcp;ofi_layer"), None);
+        assert_eq!(name(""), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! SETUP. The address arrays of applications.
+//!
+//! Addresses of one length are packed. Those of differing lengths are texts, one behind the
+//! other's terminator without padding, so that one address is simply its text: this is what shared
+//! memory takes everywhere, and not an array of pointers.
+
+use core::ffi::c_char;
+
+use fabric_core::{Errno, Result, av::AddressFormat};
+
+/// Longest text that is taken for an address, terminator included.
+const MAX_TEXT: usize = 256;
+
+/// Walks an array of addresses.
+pub(super) struct Addresses {
+    next: *const u8,
+    len: Option<usize>,
+    /// A text without an end: where the next one starts is not known.
+    lost: bool,
+}
+
+impl Addresses {
+    /// The array at `first`, in this format.
+    pub(super) fn new(first: *const u8, format: &dyn AddressFormat) -> Self {
+        Self { next: first, len: format.addr_len(), lost: false }
+    }
+
+    /// The next address with its terminator. `EINVAL` for a text that does not end, and for all
+    /// behind it.
+    ///
+    /// # Safety
+    /// There is another address: readable for the format's length, or up to its terminator. It
+    /// stays as it is while the result is in use.
+    pub(super) unsafe fn next<'a>(&mut self) -> Result<&'a [u8]> {
+        if self.lost {
+            return Err(Errno::EINVAL);
+        }
+        let len = match self.len {
+            Some(len) => len,
+            None => {
+                // SAFETY: the caller's promise; no byte behind the terminator is read.
+                let text = unsafe { libc::strnlen(self.next.cast::<c_char>(), MAX_TEXT) };
+                if text == MAX_TEXT {
+                    self.lost = true;
+                    return Err(Errno::EINVAL);
+                }
+                text + 1
+            }
+        };
+        // SAFETY: the caller's promise, or `strnlen` has seen these bytes.
+        let address = unsafe { core::slice::from_raw_parts(self.next, len) };
+        // SAFETY: the end of what has just been read.
+        self.next = unsafe { self.next.add(len) };
+        Ok(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use provider_shm::ShmAddresses;
+
+    #[test]
+    fn texts_follow_each_other() {
+        let mut addresses = Addresses::new(b"fi_shm://1\0two\0\0".as_ptr(), &ShmAddresses);
+        // SAFETY: there are three texts, the last one empty.
+        let mut next = || unsafe { addresses.next() };
+        assert_eq!(next(), Ok(b"fi_shm://1\0".as_slice()));
+        assert_eq!(next(), Ok(b"two\0".as_slice()));
+        assert_eq!(next(), Ok(b"\0".as_slice()));
+    }
+
+    #[test]
+    fn a_text_without_end_ends_the_array() {
+        let long = [b'x'; MAX_TEXT];
+        let mut addresses = Addresses::new(long.as_ptr(), &ShmAddresses);
+        // SAFETY: the array has all bytes that may be read.
+        assert_eq!(unsafe { addresses.next() }, Err(Errno::EINVAL));
+        // SAFETY: as above.
+        assert_eq!(unsafe { addresses.next() }, Err(Errno::EINVAL));
+    }
+}

@@ -1,0 +1,305 @@
+//! PENDING. Event queues: `fi_ops_eq`.
+
+use core::ffi::{c_int, c_void};
+use std::{
+    os::fd::{AsFd, AsRawFd},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use fabric_core::{
+    Errno, Result,
+    attr::{Version, WaitObj},
+    eq::{ControlEvent, ErrorEvent, Event, EventQueue, Wake},
+    flags::Flags,
+    log::Subsys,
+    wait::{Deadline, Signal, sleep_on},
+};
+
+use super::{
+    error::{self, strerror},
+    payload::{EqObject, FabricObject},
+    signed, table, wait,
+};
+use crate::{
+    abi::{
+        Plain,
+        attr::fi_eq_attr,
+        constants::FI_CLASS_EQ,
+        event::{fi_eq_cm_entry, fi_eq_entry, fi_eq_err_entry},
+        fid::{fi_ops, fid, fid_eq},
+        ops::fi_ops_eq,
+    },
+    info::MAX_BYTES,
+    object::{self, CObject, call_target, from_fid},
+    panic::{guard, status},
+};
+
+impl CObject for EqObject {
+    type Head = fid_eq;
+    const CLASS: usize = FI_CLASS_EQ;
+}
+
+const FID: &fi_ops = &fi_ops { close, control, ..fi_ops::UNSUPPORTED };
+
+const OPS: &fi_ops_eq = &fi_ops_eq {
+    read,
+    readerr,
+    write,
+    sread,
+    strerror: strerror::<fid_eq>,
+    ..fi_ops_eq::UNSUPPORTED
+};
+
+/// Opens a queue of a fabric. `EINVAL` for wait objects that are retired or unknown, `EBADFLAGS`
+/// for flags other than `FI_WRITE` and `FI_AFFINITY`.
+///
+/// # Safety
+/// `attr` points to attributes or is null.
+pub(super) unsafe fn open(
+    fabric: &Arc<FabricObject>,
+    attr: *mut fi_eq_attr,
+    context: *mut c_void,
+) -> Result<*mut fid_eq> {
+    // SAFETY: the caller passes attributes, whose struct never grew.
+    let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+    let wait_obj = WaitObj::from_raw(attr.wait_obj).ok_or(Errno::EINVAL)?;
+    let signal = match wait_obj {
+        WaitObj::None | WaitObj::Yield => None,
+        WaitObj::Unspec | WaitObj::Fd | WaitObj::PollFd => Some(Arc::new(Signal::new()?)),
+        WaitObj::Set | WaitObj::MutexCond => return Err(Errno::EINVAL),
+    };
+    let wake = signal.clone().map(|signal| -> Wake { Arc::new(move || signal.set()) });
+    let eq = EventQueue::open(attr.size, Flags::from_bits_retain(attr.flags), wake)?;
+    let mut head = fid_eq::zeroed();
+    head.fid.ops = table(FID);
+    head.ops = table(OPS);
+    let object = EqObject {
+        eq,
+        fabric: fabric.child(),
+        wait_obj,
+        signal,
+        error_data: Mutex::new(Arc::default()),
+    };
+    Ok(object::open(Arc::new(object), context, head))
+}
+
+impl EqObject {
+    /// Prepares for sleeping: `false` if there is something to read.
+    pub(super) fn try_wait(&self) -> bool {
+        if let Some(signal) = &self.signal {
+            // Before the look: what comes after it makes the signal readable again.
+            signal.clear();
+        }
+        self.eq.is_empty()
+    }
+
+    fn wait_fd(&self) -> Result<c_int> {
+        match (&self.signal, self.wait_obj) {
+            (Some(signal), WaitObj::Fd | WaitObj::PollFd) => Ok(signal.as_fd().as_raw_fd()),
+            _ => Err(Errno::ENODATA),
+        }
+    }
+
+    fn read_blocking(&self, timeout: c_int, flags: Flags) -> Result<Event> {
+        if self.wait_obj == WaitObj::None {
+            return Err(Errno::ENOSYS);
+        }
+        let deadline = Deadline::from_millis(timeout);
+        loop {
+            match self.eq.read(flags) {
+                Err(Errno::EAGAIN) => {}
+                done => return done,
+            }
+            if deadline.passed() {
+                return Err(Errno::EAGAIN);
+            }
+            match &self.signal {
+                None => std::thread::yield_now(),
+                Some(signal) if self.try_wait() => sleep_on(signal.as_fd(), deadline)?,
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    guard(|| {
+        // SAFETY: the caller passes an object.
+        status(unsafe { from_fid::<EqObject>(fid) }.and_then(|shell| {
+            shell.payload()?.eq.close().inspect_err(|_| {
+                fabric_core::warn!("core", Subsys::Eq, "close: objects are bound to the queue");
+            })?;
+            shell.retire().map(drop)
+        }))
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    guard(|| {
+        // SAFETY: the caller passes an object.
+        status(unsafe { from_fid::<EqObject>(fid) }.and_then(|shell| {
+            let object = shell.payload()?;
+            // SAFETY: the argument is the one that the command asks for.
+            unsafe { wait::control(command, arg, object.wait_obj, || object.wait_fd()) }
+        }))
+    })
+}
+
+/// Reads one event into the caller's variables.
+///
+/// # Safety
+/// The call came through a queue's table; `event` is null or has room for a number, `buf` is null
+/// or writable for `len` bytes.
+unsafe fn read_with(
+    eq: *mut fid_eq,
+    event: *mut u32,
+    buf: *mut c_void,
+    len: usize,
+    read: impl FnOnce(&EqObject) -> Result<Event>,
+) -> isize {
+    // SAFETY: the caller's promise.
+    guard(|| {
+        signed(unsafe { call_target::<EqObject>(eq) }.and_then(|object| {
+            if event.is_null() {
+                return Err(Errno::EINVAL);
+            }
+            let found = read(object)?;
+            let entry = entry_of(&found)?;
+            // SAFETY: not null, so the caller has room for a number.
+            unsafe { event.write(found.number()) };
+            let count = if buf.is_null() { 0 } else { entry.len().min(len) };
+            // SAFETY: `count` is within the entry and within the caller's `len` bytes.
+            unsafe { core::ptr::copy_nonoverlapping(entry.as_ptr(), buf.cast::<u8>(), count) };
+            Ok(count)
+        }))
+    })
+}
+
+unsafe extern "C" fn read(
+    eq: *mut fid_eq,
+    event: *mut u32,
+    buf: *mut c_void,
+    len: usize,
+    flags: u64,
+) -> isize {
+    let flags = Flags::from_bits_retain(flags);
+    // SAFETY: the caller passes the table's own queue and its variables.
+    unsafe { read_with(eq, event, buf, len, |object| object.eq.read(flags)) }
+}
+
+unsafe extern "C" fn sread(
+    eq: *mut fid_eq,
+    event: *mut u32,
+    buf: *mut c_void,
+    len: usize,
+    timeout: c_int,
+    flags: u64,
+) -> isize {
+    let flags = Flags::from_bits_retain(flags);
+    // SAFETY: the caller passes the table's own queue and its variables.
+    unsafe { read_with(eq, event, buf, len, |object| object.read_blocking(timeout, flags)) }
+}
+
+unsafe extern "C" fn readerr(eq: *mut fid_eq, buf: *mut fi_eq_err_entry, flags: u64) -> isize {
+    // SAFETY: the call came through a queue's table.
+    guard(|| {
+        signed(unsafe { call_target::<EqObject>(eq) }.and_then(|object| {
+            if buf.is_null() {
+                return Err(Errno::EINVAL);
+            }
+            let found = object.eq.read_error(Flags::from_bits_retain(flags))?;
+            let mut kept = object.error_data.lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: the caller's entry, whose struct never grew.
+            unsafe { write_error(&found, object.fabric.0.sizing, buf, &mut kept) };
+            Ok(size_of::<fi_eq_err_entry>())
+        }))
+    })
+}
+
+/// # Safety
+/// `out` is an entry, whose `err_data` is writable for `err_data_size` bytes if that is not zero
+/// and the version 1.5 or newer.
+unsafe fn write_error(
+    error: &ErrorEvent,
+    version: Version,
+    out: *mut fi_eq_err_entry,
+    kept: &mut Arc<[u8]>,
+) {
+    // SAFETY: the caller's promise.
+    let out = unsafe { &mut *out };
+    let room = if version >= Version::new(1, 5) { out.err_data_size } else { 0 };
+    kept.clone_from(&error.err_data);
+    // SAFETY: the caller's promise.
+    let (err_data, err_data_size) = unsafe { error::give_data(kept, out.err_data, room) };
+    *out = fi_eq_err_entry {
+        fid: core::ptr::with_exposed_provenance_mut(error.object),
+        context: core::ptr::with_exposed_provenance_mut(error.context),
+        data: error.data,
+        err: error.err.get(),
+        prov_errno: error.prov_errno,
+        err_data,
+        err_data_size,
+    };
+}
+
+unsafe extern "C" fn write(
+    eq: *mut fid_eq,
+    event: u32,
+    buf: *const c_void,
+    len: usize,
+    flags: u64,
+) -> isize {
+    // SAFETY: the call came through a queue's table.
+    guard(|| {
+        signed(unsafe { call_target::<EqObject>(eq) }.and_then(|object| {
+            if len > MAX_BYTES || (buf.is_null() && len > 0) {
+                return Err(Errno::EINVAL);
+            }
+            let data = if len == 0 {
+                &[]
+            } else {
+                // SAFETY: the caller's event is readable for `len` bytes.
+                unsafe { core::slice::from_raw_parts(buf.cast::<u8>(), len) }
+            };
+            object.eq.write(event, data, Flags::from_bits_retain(flags))
+        }))
+    })
+}
+
+/// The bytes of the C entry.
+///
+/// `ENOSYS` for a connection request: no provider of this library listens for any. Dropping its
+/// handle refuses the peer.
+fn entry_of(event: &Event) -> Result<Vec<u8>> {
+    Ok(match event {
+        Event::Notify(event)
+        | Event::MrComplete(event)
+        | Event::AvComplete(event)
+        | Event::JoinComplete(event) => control_entry(event),
+        Event::Connected { object, data } => connection_entry(*object, data),
+        Event::Shutdown { object } => connection_entry(*object, &[]),
+        Event::Raw { data, .. } => data.clone(),
+        Event::ConnectionRequest { .. } => return Err(Errno::ENOSYS),
+    })
+}
+
+fn control_entry(event: &ControlEvent) -> Vec<u8> {
+    bytes_of(&fi_eq_entry {
+        fid: core::ptr::with_exposed_provenance_mut(event.object),
+        context: core::ptr::with_exposed_provenance_mut(event.context),
+        data: event.data,
+    })
+}
+
+fn connection_entry(object: usize, data: &[u8]) -> Vec<u8> {
+    let fid = core::ptr::with_exposed_provenance_mut(object);
+    let mut entry = bytes_of(&fi_eq_cm_entry { fid, info: core::ptr::null_mut(), data: [] });
+    entry.extend_from_slice(data);
+    entry
+}
+
+fn bytes_of<T: Plain>(entry: &T) -> Vec<u8> {
+    let bytes = core::ptr::from_ref(entry).cast::<u8>();
+    // SAFETY: the entries are structs of words without padding.
+    unsafe { core::slice::from_raw_parts(bytes, size_of::<T>()) }.to_vec()
+}

@@ -1,0 +1,42 @@
+//! PENDING. What error entries of completion and event queues have in common.
+
+use core::ffi::{c_char, c_int, c_void};
+
+use crate::{entry, panic::guard, text};
+
+/// Hands error data over: copied into the application's buffer as far as it fits if `size` is not
+/// zero, else as a pointer to `kept`. Returns the entry's `err_data` and `err_data_size`.
+///
+/// # Safety
+/// `buf` is null or writable for `size` bytes, if that is not zero.
+pub(super) unsafe fn give_data(kept: &[u8], buf: *mut c_void, size: usize) -> (*mut c_void, usize) {
+    if size == 0 {
+        let data = if kept.is_empty() { core::ptr::null() } else { kept.as_ptr() };
+        return (data.cast_mut().cast(), kept.len());
+    }
+    let count = if buf.is_null() { 0 } else { kept.len().min(size) };
+    // SAFETY: `count` is within the data and, by the caller's promise, within the buffer.
+    unsafe { core::ptr::copy_nonoverlapping(kept.as_ptr(), buf.cast::<u8>(), count) };
+    (buf, count)
+}
+
+/// `fi_cq_strerror` and `fi_eq_strerror`: a provider's own numbers are those of the system and of
+/// the fabric.
+pub(super) unsafe extern "C" fn strerror<Q>(
+    _queue: *mut Q,
+    prov_errno: c_int,
+    _err_data: *const c_void,
+    buf: *mut c_char,
+    len: usize,
+) -> *const c_char {
+    guard(|| {
+        let message = entry::strerror(prov_errno);
+        if !buf.is_null() {
+            // SAFETY: `strerror` returns a terminated text.
+            let message = unsafe { core::ffi::CStr::from_ptr(message) }.to_string_lossy();
+            // SAFETY: the caller gives `len` bytes.
+            unsafe { text::write(&message, buf, len) };
+        }
+        message
+    })
+}
