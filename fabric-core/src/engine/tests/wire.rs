@@ -156,6 +156,33 @@ impl TestWire {
     }
 }
 
+impl TestTx {
+    /// The peer's memory at `remote`, if the script lets this copy happen.
+    fn reach(&self, peer: PeerId, remote: &[(u64, u64)]) -> Result<Vec<Buffers>> {
+        let mut net = self.shared.net();
+        net.copies += 1;
+        if !net.copies.is_multiple_of(net.script.copy_every) || net.way(peer, self.me).cut {
+            return Err(Errno::EFAULT);
+        }
+        let inside = |&(at, len): &(u64, u64)| {
+            net.memory.iter().any(|piece| {
+                let start = piece.base as u64;
+                at >= start && at + len <= start + piece.len as u64
+            })
+        };
+        if !remote.iter().all(inside) {
+            net.strayed += 1;
+            return Err(Errno::EFAULT);
+        }
+        let describe = |&(at, len): &(u64, u64)| {
+            let iov = IoVec { base: at as *mut u8, len: len as usize };
+            // SAFETY: inside memory that the test keeps.
+            unsafe { Buffers::new(&[iov]) }
+        };
+        remote.iter().map(describe).collect()
+    }
+}
+
 impl WireTx for TestTx {
     fn try_emit(&mut self, peer: PeerId, head: Head, source: &Source<'_>) -> Result<(), Refused> {
         let max = self.max_payload(peer);
@@ -208,30 +235,23 @@ impl WireTx for TestTx {
         skip: usize,
         local: &Buffers,
     ) -> Result<()> {
-        let mut net = self.shared.net();
-        net.copies += 1;
-        if !net.copies.is_multiple_of(net.script.copy_every) || net.way(peer, self.me).cut {
-            return Err(Errno::EFAULT);
-        }
-        let inside = |&(at, len): &(u64, u64)| {
-            net.memory.iter().any(|piece| {
-                let start = piece.base as u64;
-                at >= start && at + len <= start + piece.len as u64
-            })
-        };
-        if !remote.iter().all(inside) {
-            net.strayed += 1;
-            return Err(Errno::EFAULT);
-        }
-        let mut bytes = Vec::new();
-        for &(at, len) in remote {
-            let iov = IoVec { base: at as *mut u8, len: len as usize };
-            // SAFETY: inside memory that the test keeps.
-            let piece = unsafe { SharedBytes::new(iov.base, iov.len) };
-            bytes.extend_from_slice(&piece.to_boxed());
-        }
+        let bytes: Vec<u8> = self
+            .reach(peer, remote)?
+            .iter()
+            .flat_map(|piece| piece.to_boxed().into_vec())
+            .collect();
         let wanted = bytes.get(skip..skip + local.len()).ok_or(Errno::EFAULT)?;
         assert_eq!(local.fill(0, wanted), local.len());
+        Ok(())
+    }
+
+    fn copy_to(&mut self, peer: PeerId, local: &Buffers, remote: &[(u64, u64)]) -> Result<()> {
+        let mut done = 0;
+        for piece in self.reach(peer, remote)? {
+            assert_eq!(local.slice(done, piece.len()).copy_into(&piece), piece.len());
+            done += piece.len();
+        }
+        assert_eq!(done, local.len());
         Ok(())
     }
 
