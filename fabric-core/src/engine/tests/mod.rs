@@ -247,7 +247,7 @@ fn a_peer_that_ends_completes_everything() {
     settle(&mut [a, b]);
     let sent = a.sent();
     assert_eq!((sent.len(), sent[0].err().err), (1, Errno::ECONNRESET));
-    assert_eq!(*sent[0].err().err_data, super::tests::wire::address(1));
+    assert_eq!(*sent[0].err().err_data, wire::address(1));
     let got = b.received();
     let contexts: Vec<_> = got.iter().map(|d| (d.entry().context, d.err().err)).collect();
     assert_eq!(contexts, [(2, Errno::ECONNRESET), (3, Errno::ECONNRESET)]);
