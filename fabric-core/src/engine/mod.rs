@@ -34,7 +34,7 @@ mod transmit;
 
 #[cfg(all(test, not(loom)))]
 #[allow(unsafe_code, reason = "tests describe their own memory")]
-mod tests;
+pub(crate) mod tests;
 
 use std::{fmt, sync::Arc};
 

@@ -9,6 +9,7 @@ mod wire;
 
 use node::{Done, LIMITS, buffers, iov, meta, nodes, pair, settle, want};
 use wire::Script;
+pub(crate) use wire::TestWire;
 
 use crate::{Errno, flags::Flags, op::TxMeta, wire::Op};
 
