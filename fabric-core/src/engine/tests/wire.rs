@@ -251,7 +251,7 @@ impl WireRx for TestRx {
             .collect();
         ready.sort_unstable();
         let next = self.next;
-        let peer = ready.iter().copied().find(|p| *p >= next).or(ready.first().copied())?;
+        let peer = ready.iter().copied().find(|p| *p >= next).or_else(|| ready.first().copied())?;
         self.next = peer + 1;
         let _ = net.way(peer, self.me);
         Some(peer)
