@@ -146,6 +146,8 @@ static void cycles(int rounds) {
         wait_op(&side, &end);
         CHECK(end.done == 1 && end.err == FI_ECANCELED);
     }
+    for (double end = now() + 0.05; now() < end;)
+        drain(&side);
     if (open_fds() != fds)
         FAIL("%d descriptors were open, now %d", fds, open_fds());
     CHECK(entries_of("/dev/shm") == files);
