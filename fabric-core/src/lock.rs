@@ -35,6 +35,9 @@ pub trait Guarded<T>: Send + Sync {
     fn try_lock(&self) -> Option<Self::Guard<'_>>;
 }
 
+/// Access to a `T` guarded by `L`.
+pub type Access<'a, L, T> = <<L as Lock>::Cell<T> as Guarded<T>>::Guard<'a>;
+
 /// The application serialises.
 #[derive(Debug)]
 pub struct NoLock;

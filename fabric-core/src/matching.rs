@@ -283,3 +283,6 @@ impl<T> List<T> {
         Some(value)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -204,6 +204,12 @@ impl SharedBytes {
         self.len == 0
     }
 
+    /// The first byte's address.
+    #[cfg(test)]
+    pub(crate) const fn as_ptr(&self) -> *const u8 {
+        self.ptr
+    }
+
     /// A native-endian word at `at`, `None` past the end.
     #[inline]
     pub fn word(&self, at: usize) -> Option<u64> {

@@ -18,7 +18,7 @@ use crate::{
     engine::{CqBinding, Engine, Limits, Stats},
     eq::{BoundEq, EventQueue},
     flags::Flags,
-    lock::{Guarded, Lock},
+    lock::{Access, Guarded, Lock},
     mem::Buffers,
     op::{AtomicOp, RecvOp, RmaOp, SendOp},
     wire::Wire,
@@ -110,7 +110,7 @@ impl<W: Wire, L: Lock> RdmEndpoint<W, L> {
     }
 
     #[inline]
-    fn enabled(&self) -> Result<<L::Cell<Engine<W, L>> as Guarded<Engine<W, L>>>::Guard<'_>> {
+    fn enabled(&self) -> Result<Access<'_, L, Engine<W, L>>> {
         let engine = self.engine.lock();
         if engine.enabled { Ok(engine) } else { Err(Errno::EOPBADSTATE) }
     }

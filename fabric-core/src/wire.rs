@@ -155,7 +155,7 @@ pub trait WireTx {
     /// Emits a packet or changes nothing. Packets to one peer arrive in order.
     fn try_emit(&mut self, peer: PeerId, head: Head, source: &Source<'_>) -> Result<(), Refused>;
 
-    /// Most payload bytes of one packet to this peer.
+    /// Most payload bytes of one packet to this peer; no less than 512.
     fn max_payload(&self, peer: PeerId) -> usize;
 
     /// Makes room for packets of `len` payload bytes, if the transport ever can.

@@ -10,10 +10,7 @@ use fabric_core::{
 
 use crate::{
     abi::{
-        attr::fi_param,
-        constants::{fi_log_level, fi_log_subsys, fi_param_type},
-        ext::fi_provider,
-        fid::{fid, fid_fabric},
+        fid::fid_fabric,
         info::{fi_fabric_attr, fi_info},
     },
     getinfo::{self as discovery, Offer},
@@ -194,111 +191,6 @@ unsafe fn open_fabric(
     // SAFETY: the caller gives room for a pointer.
     unsafe { fabric.write(opened) };
     Ok(())
-}
-
-/// `fi_open`: no named object is known yet.
-///
-/// # Safety
-/// `name` is a terminated text or null.
-pub(crate) unsafe fn open(
-    version: u32,
-    name: *const c_char,
-    _attr: *mut c_void,
-    attr_len: usize,
-    flags: u64,
-    object: *mut *mut fid,
-    _context: *mut c_void,
-) -> c_int {
-    if name.is_null() || object.is_null() || attr_len != 0 || Version(version) < Version::new(1, 13)
-    {
-        return -Errno::EINVAL.get();
-    }
-    if flags != 0 {
-        return -Errno::EBADFLAGS.get();
-    }
-    -Errno::ENOSYS.get()
-}
-
-/// `fi_getparams`: no parameter is defined yet.
-///
-/// # Safety
-/// Both pointers have room for their value or are null.
-pub(crate) unsafe fn getparams(params: *mut *mut fi_param, count: *mut c_int) -> c_int {
-    if params.is_null() || count.is_null() {
-        return -Errno::EINVAL.get();
-    }
-    // SAFETY: the caller gives room for a pointer.
-    unsafe { params.write(core::ptr::null_mut()) };
-    // SAFETY: the caller gives room for a number.
-    unsafe { count.write(0) };
-    -Errno::ENODATA.get()
-}
-
-/// `fi_freeparams`: nothing was handed out.
-pub(crate) fn freeparams(_params: *mut fi_param) {}
-
-/// `fi_param_get`: no parameter is defined yet.
-///
-/// # Safety
-/// `name` is a terminated text or null.
-pub(crate) unsafe fn param_get(
-    _provider: *mut fi_provider,
-    name: *const c_char,
-    value: *mut c_void,
-) -> c_int {
-    if name.is_null() || value.is_null() {
-        return -Errno::EINVAL.get();
-    }
-    -Errno::ENOENT.get()
-}
-
-/// `fi_param_define`, with the help text formatted.
-///
-/// # Safety
-/// `name` and `help` are terminated texts or null.
-pub(crate) unsafe fn param_define(
-    provider: *const fi_provider,
-    name: *const c_char,
-    _datatype: fi_param_type,
-    help: *const c_char,
-) -> c_int {
-    if provider.is_null() || name.is_null() || help.is_null() {
-        return -Errno::EINVAL.get();
-    }
-    -Errno::ENOSYS.get()
-}
-
-/// `fi_log_enabled`: nothing is logged yet.
-pub(crate) fn log_enabled(
-    _provider: *const fi_provider,
-    _level: fi_log_level,
-    _subsys: fi_log_subsys,
-) -> c_int {
-    0
-}
-
-/// `fi_log_ready`: nothing is logged yet.
-pub(crate) fn log_ready(
-    _provider: *const fi_provider,
-    _level: fi_log_level,
-    _subsys: fi_log_subsys,
-    _showtime: *mut u64,
-) -> c_int {
-    0
-}
-
-/// `fi_log`, with the message formatted; reached only where [`log_enabled`] says so.
-///
-/// # Safety
-/// `func` and `text` are terminated texts or null.
-pub(crate) unsafe fn log(
-    _provider: *const fi_provider,
-    _level: fi_log_level,
-    _subsys: fi_log_subsys,
-    _func: *const c_char,
-    _line: c_int,
-    _text: *const c_char,
-) {
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ static OPENED: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
 
 /// Notes an object that has just been handed out.
 pub(crate) fn add<T>(object: *const T, names: Names) {
-    lock().push(Opened { address: object.addr(), names });
+    lock().push(Opened { address: object.expose_provenance(), names });
 }
 
 /// Forgets an object that is being closed.

@@ -19,10 +19,10 @@ use crate::{
         fid::{fid, fid_fabric},
         info::{fi_fabric_attr, fi_info},
     },
-    entry, info,
+    entry, info, logging, named,
     node::Node,
     panic::guard,
-    tostr,
+    params, tostr,
 };
 
 /// Discovery, whose structs differ from node to node.
@@ -120,27 +120,27 @@ functions! {
             flags: u64,
             object: *mut *mut fid,
             context: *mut c_void,
-        ) -> c_int = entry::open(version, name, attr, attr_len, flags, object, context);
+        ) -> c_int = named::open(version, name, attr, attr_len, flags, object, context);
 
     percale_getparams as "fi_getparams@@FABRIC_1.0":
         fn(params: *mut *mut fi_param, count: *mut c_int) -> c_int
-        = entry::getparams(params, count);
+        = params::list(params, count);
     percale_freeparams as "fi_freeparams@@FABRIC_1.0":
-        fn(params: *mut fi_param) -> () = entry::freeparams(params);
+        fn(params: *mut fi_param) -> () = params::free(params);
     percale_param_get as "fi_param_get@@FABRIC_1.0":
         fn(provider: *mut fi_provider, name: *const c_char, value: *mut c_void) -> c_int
-        = entry::param_get(provider, name, value);
+        = params::get(provider, name, value);
 
     percale_log_enabled as "fi_log_enabled@@FABRIC_1.0":
         fn(prov: *const fi_provider, level: fi_log_level, subsys: fi_log_subsys) -> c_int
-        = entry::log_enabled(prov, level, subsys);
+        = logging::enabled(prov, level, subsys);
     percale_log_ready as "fi_log_ready@@FABRIC_1.6":
         fn(
             prov: *const fi_provider,
             level: fi_log_level,
             subsys: fi_log_subsys,
             showtime: *mut u64,
-        ) -> c_int = entry::log_ready(prov, level, subsys, showtime);
+        ) -> c_int = logging::ready(prov, level, subsys, showtime);
 }
 
 /// The part of `fi_log` behind the formatting.
@@ -154,7 +154,7 @@ unsafe extern "C" fn percale_log_text(
     text: *const c_char,
 ) {
     // SAFETY: the caller keeps the contract of `fi_log`; `text` is a terminated buffer.
-    guard(|| unsafe { entry::log(prov, level, subsys, func, line, text) });
+    guard(|| unsafe { logging::log(prov, level, subsys, func, line, text) });
 }
 
 /// The part of `fi_param_define` behind the formatting.
@@ -166,5 +166,5 @@ unsafe extern "C" fn percale_param_define_text(
     help: *const c_char,
 ) -> c_int {
     // SAFETY: the caller keeps the contract of `fi_param_define`; `help` is a terminated buffer.
-    guard(|| unsafe { entry::param_define(provider, name, datatype, help) })
+    guard(|| unsafe { params::define(provider, name, datatype, help) })
 }

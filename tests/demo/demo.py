@@ -19,6 +19,7 @@ from harness.children import Failed  # noqa: E402
 from harness.prepare import say  # noqa: E402
 
 SIZES = [8, 64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20]
+ROUNDS = 3
 PROGRAMS = {
     "fi_pingpong": "libfabric-bin",
     "taskset": "util-linux",
@@ -82,12 +83,15 @@ def figures(library, ours):
     upstream = [x for x in (libraries.debian(), libraries.wheel()) if x is not None]
     names = ["Percale", *(f"{x.name} {libraries.version(x)}" for x in upstream)]
     columns = {}
-    for name, each in zip(names, [library, *upstream]):
-        columns[name] = {}
-        for size in SIZES:
-            options = ["-m", "tagged", "-S", size, "-I", 5000 if size <= 64 << 10 else 200]
-            (columns[name][size],) = pingpong.exchange(each, options, pins)
-    print("\nfi_pingpong -p shm -e rdm -m tagged")
+    for _ in range(ROUNDS):
+        for name, each in zip(names, [library, *upstream]):
+            for size in SIZES:
+                options = ["-m", "tagged", "-S", size, "-I", 5000 if size <= 64 << 10 else 200]
+                (row,) = pingpong.exchange(each, options, pins)
+                best = columns.setdefault(name, {}).setdefault(size, row)
+                if row.micros < best.micros:
+                    columns[name][size] = row
+    print(f"\nfi_pingpong -p shm -e rdm -m tagged, least of {ROUNDS} turns each")
     print(f"{'size':>9}" + "".join(f" | {name:>10} usec {'MB/s':>7}" for name in names))
     for size in SIZES:
         cells = [columns[name][size] for name in names]
@@ -98,11 +102,11 @@ def figures(library, ours):
     bundled = libraries.wheel()
     if bundled:
         theirs = mpi.smoke(bundled, 2)
-        print("\nMPI ping-pong between two ranks (MPICH)")
+        print("\nMPI ping-pong between two ranks (MPICH), one pass")
         print(f"{'size':>9} | {'Percale usec':>15} | {f'{names[-1]} usec':>18}")
         for size, micros in ours.times.items():
             print(f"{pingpong.label(size):>9} | {micros:>15.3f} | {theirs.times[size]:>18.3f}")
-    print("\none pass each, for orientation; `make bench` alternates and repeats\n")
+    print("\nfor orientation; `make bench` measures with more care\n")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 //! before these tests run.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// Every symbol is there at every version that programs are linked to.
@@ -21,7 +21,7 @@ fn older_programs_keep_their_structures() {
 
 /// Builds the program, with the headers of this tree, and runs it on the library.
 fn run(program: &str) {
-    let library = library();
+    let library = percale_tests::library();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(program);
     let compiled = Command::new("gcc")
@@ -43,15 +43,4 @@ fn run(program: &str) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-}
-
-fn library() -> PathBuf {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/libfabric.so.1");
-    let library = env::var_os("PERCALE_LIB").map_or(built, PathBuf::from);
-    assert!(
-        library.exists(),
-        "{} does not exist: build the library first, or name one in PERCALE_LIB",
-        library.display()
-    );
-    library
 }

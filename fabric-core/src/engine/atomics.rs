@@ -133,12 +133,13 @@ impl<L: Lock> Core<L> {
         values.copy_out(0, operand);
         values.copy_out(operands, compare);
         let theirs = packet.head.a;
+        if results > tx.max_payload(peer) && !tx.grow(peer, results) {
+            self.acknowledge(tx, peer, theirs, Errno::EMSGSIZE.get());
+            return Some(());
+        }
         match self.apply(kind, datatype, op, &remote, operand, compare, result) {
             Ok(()) if kind == AtomicKind::Base => self.acknowledge(tx, peer, theirs, 0),
             Ok(()) => {
-                if result.len() > tx.max_payload(peer) {
-                    tx.grow(peer, result.len());
-                }
                 let head = Head { op: Op::Reply as u8, flags: 0, a: theirs, b: 0 };
                 self.control(tx, peer, head, result);
             }

@@ -34,6 +34,10 @@ mod rendezvous;
 pub(crate) mod report;
 mod transmit;
 
+#[cfg(all(test, not(loom)))]
+#[allow(unsafe_code, reason = "tests describe their own memory")]
+mod tests;
+
 use std::{collections::VecDeque, fmt, sync::Arc};
 
 use crate::{

@@ -179,8 +179,8 @@ impl<L: Lock> Core<L> {
         let mut kind = TransferKind::Write { sinks, data, theirs };
         if shared {
             match self.pull(tx, peer, kind, places, want) {
-                Ok(()) => return Some(()),
-                Err(refused) => kind = refused,
+                None => return Some(()),
+                Some(refused) => kind = refused,
             }
         }
         let origin = kind.origin();
@@ -257,11 +257,10 @@ impl<L: Lock> Core<L> {
         let (places, want) = (places.as_slice(), local.len());
         let kind = TransferKind::Read { ours: handle, theirs: packet.head.b };
         if want < SHARED && self.copy_into(tx, peer, places, &[local]).is_ok() {
-            let transfer = Transfer { peer, kind, got: want, want, pull: None };
-            self.transferred(tx, transfer);
+            self.copied(tx, Transfer { peer, kind, got: want, want, pull: None });
             return Some(());
         }
-        if let Err(kind) = self.pull(tx, peer, kind, places, want) {
+        if let Some(kind) = self.pull(tx, peer, kind, places, want) {
             let origin = kind.origin();
             self.request(tx, peer, kind, want, origin);
         }

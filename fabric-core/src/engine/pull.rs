@@ -15,7 +15,7 @@ use super::{
     transmit::TxKind,
 };
 use crate::{
-    Errno, Result,
+    Errno,
     lock::Lock,
     matching::PeerId,
     mem::Buffers,
@@ -56,8 +56,8 @@ impl Origin {
 }
 
 impl<L: Lock> Core<L> {
-    /// Starts to copy a transfer's bytes from `places`. `false` if that is not worth sharing or not
-    /// possible, and then nothing has happened.
+    /// Starts to copy a transfer's bytes from `places`. Gives `kind` back if that is not worth
+    /// sharing or not possible, and then nothing has happened.
     pub(super) fn pull<T: WireTx>(
         &mut self,
         tx: &mut T,
@@ -65,24 +65,24 @@ impl<L: Lock> Core<L> {
         kind: TransferKind,
         places: &[(u64, u64)],
         want: usize,
-    ) -> Result<(), TransferKind> {
+    ) -> Option<TransferKind> {
         let copied = Places::<GRANT_LIMIT>::from_slice(places);
         let (Some(places), true, true) = (copied, want >= SHARED, tx.can_copy(peer)) else {
-            return Err(kind);
+            return Some(kind);
         };
         let origin = kind.origin();
         let pull = Pull { places, floor: 0, top: want, lent_from: None, failed: false };
         let transfer = Transfer { peer, kind, got: 0, want, pull: Some(pull) };
         let ours = match self.transfers.insert(transfer) {
             Ok(ours) => ours,
-            Err(transfer) => return Err(transfer.kind),
+            Err(transfer) => return Some(transfer.kind),
         };
         self.pulls.push_back(ours);
         self.stats.copies += 1;
         let head =
             Head { op: Op::Invite as u8, flags: origin.flags(), a: origin.handle, b: ours.raw() };
         self.control(tx, peer, head, &[]);
-        Ok(())
+        None
     }
 
     /// Copies one chunk of the transfer whose turn it is.
@@ -116,10 +116,7 @@ impl<L: Lock> Core<L> {
                 let origin = kind.origin();
                 self.request(tx, peer, kind, want, origin);
             }
-            _ => {
-                transfer.got = transfer.want;
-                self.transferred(tx, transfer);
-            }
+            _ => self.copied(tx, transfer),
         }
     }
 

@@ -129,7 +129,7 @@ impl<L: Lock> Core<L> {
             return;
         }
         let kind = TransferKind::Message { receive, arrival: *arrival, theirs: offer.handle };
-        if let Err(kind) = self.pull(tx, peer, kind, places, want) {
+        if let Some(kind) = self.pull(tx, peer, kind, places, want) {
             let origin = kind.origin();
             self.request(tx, peer, kind, want, origin);
         }
@@ -222,6 +222,16 @@ impl<L: Lock> Core<L> {
         Some(())
     }
 
+    /// All bytes of a transfer have been copied from here.
+    pub(super) fn copied<T: WireTx>(&mut self, tx: &mut T, mut transfer: Transfer) {
+        transfer.got = transfer.want;
+        if let TransferKind::Read { theirs, .. } = transfer.kind {
+            let head = Head { op: Op::Release as u8, flags: 0, a: theirs, b: 0 };
+            self.control(tx, transfer.peer, head, &[]);
+        }
+        self.transferred(tx, transfer);
+    }
+
     /// All bytes of a transfer are here.
     pub(super) fn transferred<T: WireTx>(&mut self, tx: &mut T, transfer: Transfer) {
         let Transfer { peer, kind, got, .. } = transfer;
@@ -234,9 +244,7 @@ impl<L: Lock> Core<L> {
                 self.written(peer, sinks.iter().map(|(_, region)| region), got, data);
                 self.acknowledge(tx, peer, theirs, 0);
             }
-            TransferKind::Read { ours, theirs } => {
-                let head = Head { op: Op::Release as u8, flags: 0, a: theirs, b: 0 };
-                self.control(tx, peer, head, &[]);
+            TransferKind::Read { ours, .. } => {
                 self.finish(ours, Ok(got));
                 self.unblock_fenced(tx, peer);
             }

@@ -23,6 +23,9 @@ use crate::{
 const ACKNOWLEDGED: Flags =
     Flags::DELIVERY_COMPLETE.union(Flags::MATCH_COMPLETE).union(Flags::COMMIT_COMPLETE);
 
+/// Messages of up to this many bytes cost the receiver no more than an offer does.
+const ALWAYS_EAGER: usize = 64;
+
 /// An operation of the application that waits or is under way.
 #[derive(Debug)]
 pub(crate) struct TxOp {
@@ -122,9 +125,11 @@ impl<L: Lock> Core<L> {
         let acknowledged = !op.meta.silent && op.meta.flags.intersects(ACKNOWLEDGED);
         let kind = TxKind::Send { tagged: op.tagged, tag: op.tag };
         if !acknowledged
+            && !op.meta.flags.contains(Flags::FENCE)
             && buffers.len() <= self.limits.eager
             && buffers.len() <= tx.max_payload(peer)
             && self.peer_mut(peer).is_clear()
+            && (buffers.len() <= ALWAYS_EAGER || !tx.pressure(peer))
         {
             let head = message_head(Op::Message, op.tagged, op.tag, op.meta.cq_data());
             match tx.try_emit(peer, head, &Source::all(&[], &buffers)) {
@@ -221,7 +226,7 @@ impl<L: Lock> Core<L> {
         let data = op.interest.flags.contains(Flags::REMOTE_CQ_DATA).then_some(op.data);
         let needed = buffers.len() + 8;
         let eager = buffers.len() <= self.limits.eager
-            && !(tx.pressure(op.peer) && buffers.len() > 64)
+            && (buffers.len() <= ALWAYS_EAGER || !tx.pressure(op.peer))
             && (needed <= tx.max_payload(op.peer) || tx.grow(op.peer, needed));
         let mut words = Words::new();
         if !eager {

@@ -34,12 +34,15 @@ impl Config {
         }
     }
 
-    pub(super) fn allows_provider(&self, provider: &str) -> bool {
+    /// Whether `FI_LOG_PROV` lets a provider speak.
+    pub fn allows_provider(&self, provider: &str) -> bool {
         self.providers.allows(provider)
     }
 
+    /// Whether a message is wanted; `filtered` if its provider may not speak.
+    ///
     /// Faults pass every filter: a filter narrows what was asked for, and nobody asked for them.
-    pub(super) fn allows(&self, level: Level, filtered: bool, subsys: Subsys) -> bool {
+    pub fn allows(&self, level: Level, filtered: bool, subsys: Subsys) -> bool {
         level == Level::Error
             || (self.level.is_some_and(|most| level <= most)
                 && !filtered

@@ -3,11 +3,7 @@
 use loom::{sync::Arc, thread};
 
 use super::*;
-use crate::{
-    mem::Buffers,
-    op::IoVec,
-    wait::Signal,
-};
+use crate::{mem::Buffers, op::IoVec, wait::Signal};
 
 const SLOTS: u32 = 4;
 const BULK: usize = 8 * LINE;
@@ -29,8 +25,7 @@ impl Memory {
     }
 
     fn ends(&self) -> (Producer, Consumer) {
-        let geometry =
-            Geometry::new(SLOTS, 3 * LINE + SLOTS as usize * LINE + BULK).unwrap();
+        let geometry = Geometry::new(SLOTS, 3 * LINE + SLOTS as usize * LINE + BULK).unwrap();
         // SAFETY: the pieces have the geometry's sizes; the models drop the memory last.
         let memory = unsafe {
             RingMemory::from_parts(

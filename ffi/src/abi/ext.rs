@@ -147,6 +147,14 @@ c_struct! {
     }
 }
 
+c_struct! {
+    /// The object "percale_explain" (`rdma/percale.h`).
+    pub struct fid_percale_explain {
+        pub fid: fid,
+        pub text: *const c_char,
+    }
+}
+
 const _: () = assert!(size_of::<fi_provider>() == 72);
 const _: () = assert!(size_of::<fi_ops_log>() == 32);
 const _: () = assert!(size_of::<fi_ops_mem_monitor>() == 48);

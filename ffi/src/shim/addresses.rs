@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn texts_follow_each_other() {
-        let mut addresses = Addresses::new(b"fi_shm://1\0two\0\0".as_ptr(), &ShmAddresses);
+        let array: &[u8] = b"fi_shm://1\0two\0\0";
+        let mut addresses = Addresses::new(array.as_ptr(), &ShmAddresses);
         // SAFETY: there are three texts, the last one empty.
         let mut next = || unsafe { addresses.next() };
         assert_eq!(next(), Ok(b"fi_shm://1\0".as_slice()));

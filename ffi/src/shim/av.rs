@@ -156,7 +156,7 @@ impl<'a> Insertion<'a> {
             return Err(Errno::EINVAL);
         }
         let events = if object.av.flags().contains(EVENT) {
-            Some((object.eq.get().ok_or(Errno::ENOEQ)?, av.addr()))
+            Some((object.eq.get().ok_or(Errno::ENOEQ)?, av.expose_provenance()))
         } else {
             None
         };
@@ -318,11 +318,13 @@ unsafe extern "C" fn remove(
             if fi_addr.is_null() && count > 0 {
                 return Err(Errno::EINVAL);
             }
-            (0..count).fold(Ok(()), |answer, index| {
+            let mut answer = Ok(());
+            for index in 0..count {
                 // SAFETY: the caller passes `count` handles.
                 let removed = object.av.remove(unsafe { fi_addr.add(index).read() });
-                answer.and(removed)
-            })
+                answer = answer.and(removed);
+            }
+            answer
         }))
     })
 }

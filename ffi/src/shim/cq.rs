@@ -244,7 +244,7 @@ unsafe extern "C" fn readerr<E: Endpoint>(
 /// `out` is an entry of the size of `sizing`, whose `err_data` is writable for `err_data_size`
 /// bytes if the size is not zero.
 #[cold]
-unsafe fn write_error(
+pub(super) unsafe fn write_error(
     error: CqError,
     sizing: Version,
     out: *mut fi_cq_err_entry,

@@ -157,8 +157,8 @@ unsafe fn read_with(
     len: usize,
     read: impl FnOnce(&EqObject) -> Result<Event>,
 ) -> isize {
-    // SAFETY: the caller's promise.
     guard(|| {
+        // SAFETY: the caller's promise.
         signed(unsafe { call_target::<EqObject>(eq) }.and_then(|object| {
             if event.is_null() {
                 return Err(Errno::EINVAL);
@@ -201,8 +201,8 @@ unsafe extern "C" fn sread(
 }
 
 unsafe extern "C" fn readerr(eq: *mut fid_eq, buf: *mut fi_eq_err_entry, flags: u64) -> isize {
-    // SAFETY: the call came through a queue's table.
     guard(|| {
+        // SAFETY: the call came through a queue's table.
         signed(unsafe { call_target::<EqObject>(eq) }.and_then(|object| {
             if buf.is_null() {
                 return Err(Errno::EINVAL);
@@ -249,8 +249,8 @@ unsafe extern "C" fn write(
     len: usize,
     flags: u64,
 ) -> isize {
-    // SAFETY: the call came through a queue's table.
     guard(|| {
+        // SAFETY: the call came through a queue's table.
         signed(unsafe { call_target::<EqObject>(eq) }.and_then(|object| {
             if len > MAX_BYTES || (buf.is_null() && len > 0) {
                 return Err(Errno::EINVAL);

@@ -80,3 +80,6 @@ pub(crate) fn no_flags(flags: u64) -> Result<()> {
         Err(Errno::EBADFLAGS)
     }
 }
+
+#[cfg(test)]
+mod tests;

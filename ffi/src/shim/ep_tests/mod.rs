@@ -166,7 +166,7 @@ impl Opened {
     #[track_caller]
     fn refused(&self, result: impl Into<i64>, errno: Errno) {
         assert_eq!(result.into(), -i64::from(errno.get()));
-        assert_eq!(self.mock.take(), [String::new(); 0]);
+        assert_eq!(self.mock.take(), Vec::<String>::new());
     }
 
     /// Closes it, as `fi_close` does.

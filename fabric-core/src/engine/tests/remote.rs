@@ -1,0 +1,227 @@
+//! One-sided and atomic operations.
+
+use super::{
+    WAYS,
+    node::{LIMITS, Node, iov, meta, nodes, pair, settle},
+    pattern,
+    wire::Script,
+};
+use crate::{
+    Errno,
+    flags::Flags,
+    op::{RmaIov, RmaKind, TxMeta},
+    wire::Op,
+};
+
+const KEY: u64 = 9;
+
+fn at(addr: u64, len: usize) -> RmaIov {
+    RmaIov { addr, len, key: KEY }
+}
+
+fn one_error(node: &Node) -> Errno {
+    let sent = node.sent();
+    assert_eq!(sent.len(), 1);
+    sent[0].err().err
+}
+
+#[test]
+fn reads_and_writes_of_every_size() {
+    for script in WAYS {
+        for len in [0, 1, 512, 513, 1000, 2000, 10_000] {
+            let (shared, mut a, mut b) = pair(script);
+            let mut memory = pattern(5, 20_000);
+            let (mut from, mut to) = (pattern(1, len), vec![0; len]);
+            shared.net().memory.extend([iov(&mut memory), iov(&mut from)]);
+            b.expose(KEY, &mut memory, Flags::REMOTE_READ | Flags::REMOTE_WRITE);
+            // Two pieces at either side, cut in different places.
+            let (x, y) = from.split_at_mut(len / 3);
+            let remote = [at(7000, len - len / 2), at(100, len / 2)];
+            a.rma(meta(1, 1), RmaKind::Write, &[iov(x), iov(y)], &remote).unwrap();
+            settle(&mut [&mut a, &mut b]);
+            let sent = a.sent();
+            assert_eq!(sent.len(), 1);
+            assert_eq!(sent[0].ok().flags, (Flags::RMA | Flags::WRITE).bits());
+            let mid = len - len / 2;
+            assert_eq!(memory[7000..7000 + mid], from[..mid]);
+            assert_eq!(memory[100..100 + len / 2], from[mid..]);
+
+            let (x, y) = to.split_at_mut(len / 4);
+            a.rma(meta(1, 2), RmaKind::Read, &[iov(x), iov(y)], &remote).unwrap();
+            settle(&mut [&mut a, &mut b]);
+            let sent = a.sent();
+            assert_eq!(sent.len(), 1);
+            assert_eq!(sent[0].ok().flags, (Flags::RMA | Flags::READ).bits());
+            assert_eq!(to, from);
+            assert_eq!(b.engine.stats().served, 2);
+            let emitted = |op: Op| shared.net().emitted.contains_key(&(op as u8));
+            let (large, copies) = (len > LIMITS.eager, script.copy_every != 0);
+            assert_eq!(emitted(Op::Write), !large);
+            assert_eq!(emitted(Op::WriteOffer), large);
+            assert_eq!(emitted(Op::Reply), !large);
+            assert_eq!(emitted(Op::Grant), large);
+            assert_eq!(emitted(Op::Release), large && copies);
+            assert_eq!(emitted(Op::Stream), large && !copies);
+            assert_eq!(emitted(Op::Request), large && !copies);
+            assert_eq!(emitted(Op::Segment), large && !copies);
+            assert!(b.received().is_empty());
+            (a.assert_idle(), b.assert_idle());
+        }
+    }
+}
+
+#[test]
+fn a_write_with_data_makes_an_entry() {
+    for script in WAYS {
+        for len in [8, 10_000] {
+            let (shared, mut a, mut b) = pair(script);
+            let (mut memory, mut from) = (vec![0; len], pattern(1, len));
+            shared.net().memory.extend([iov(&mut memory), iov(&mut from)]);
+            b.expose(KEY, &mut memory, Flags::REMOTE_WRITE);
+            let meta = TxMeta { data: 42, flags: Flags::REMOTE_CQ_DATA, ..meta(1, 1) };
+            a.rma(meta, RmaKind::Write, &[iov(&mut from)], &[at(0, len)]).unwrap();
+            settle(&mut [&mut a, &mut b]);
+            let got = b.received();
+            let entry = got[0].ok();
+            assert_eq!((got.len(), entry.data, entry.len, entry.src), (1, 42, len, 0));
+            let flags = Flags::RMA | Flags::REMOTE_WRITE | Flags::REMOTE_CQ_DATA;
+            assert_eq!(entry.flags, flags.bits());
+            assert_eq!(memory, from);
+        }
+    }
+}
+
+#[test]
+fn refused_access_changes_nothing() {
+    for len in [8, 10_000] {
+        let (shared, mut a, mut b) = pair(Script::default());
+        let (mut memory, mut local) = (vec![3u8; 20_000], vec![7u8; len]);
+        let mut sealed = vec![3u8; 20_000];
+        shared.net().memory.extend([iov(&mut memory), iov(&mut local)]);
+        b.expose(KEY, &mut memory, Flags::REMOTE_READ | Flags::REMOTE_WRITE);
+        b.expose(KEY + 1, &mut sealed, Flags::RECV);
+        let half = len / 2;
+        let cases = [
+            (RmaIov { addr: 0, len, key: 77 }, Errno::ENOKEY),
+            (RmaIov { addr: 0, len, key: KEY + 1 }, Errno::EACCES),
+            (at(20_001 - half as u64, len), Errno::EINVAL),
+            (at(u64::MAX, len), Errno::EINVAL),
+        ];
+        for (bad, reason) in cases {
+            for kind in [RmaKind::Write, RmaKind::Read] {
+                let bad = [at(0, half), RmaIov { len: len - half, ..bad }];
+                a.rma(meta(1, 1), kind, &[iov(&mut local)], &bad).unwrap();
+                settle(&mut [&mut a, &mut b]);
+                assert_eq!(one_error(&a), reason, "{kind:?} {bad:?}");
+            }
+        }
+        assert!(memory.iter().chain(&sealed).all(|byte| *byte == 3));
+        assert!(local.iter().all(|byte| *byte == 7));
+        (a.assert_idle(), b.assert_idle());
+        let mismatch = a.rma(meta(1, 1), RmaKind::Read, &[iov(&mut local)], &[at(0, len + 1)]);
+        assert_eq!(mismatch, Err(Errno::EINVAL));
+    }
+}
+
+#[test]
+fn writes_do_not_overtake_large_reads() {
+    for script in WAYS {
+        let (shared, mut a, mut b) = pair(script);
+        let (mut memory, mut to) = (pattern(1, 10_000), vec![0; 10_000]);
+        let before = memory.clone();
+        shared.net().memory.extend([iov(&mut memory), iov(&mut to)]);
+        b.expose(KEY, &mut memory, Flags::REMOTE_READ | Flags::REMOTE_WRITE);
+        let mut zeros = vec![0u8; 1000];
+        a.rma(meta(1, 1), RmaKind::Read, &[iov(&mut to)], &[at(0, 10_000)]).unwrap();
+        for n in 0..10 {
+            let remote = [at(n * 1000, 1000)];
+            a.rma(meta(1, 2), RmaKind::Write, &[iov(&mut zeros)], &remote).unwrap();
+        }
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(a.sent().len(), 11);
+        assert_eq!(to, before);
+        assert!(memory.iter().all(|byte| *byte == 0));
+        (a.assert_idle(), b.assert_idle());
+    }
+}
+
+#[test]
+fn fetching_atomics_return_what_was_there() {
+    let (_shared, mut a, mut b) = pair(Script { refuse_every: 3, ..Script::default() });
+    let mut memory = [0u64; 4];
+    // SAFETY: plain words as bytes.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), 32) };
+    b.expose(KEY, bytes, Flags::REMOTE_READ | Flags::REMOTE_WRITE);
+    let mut operand = 1u64.to_ne_bytes();
+    let mut results = [[0u8; 8]; 50];
+    for (n, result) in results.iter_mut().enumerate() {
+        a.fetch_add(meta(1, n), &[iov(&mut operand)], &[iov(result)], &[at(8, 8)]).unwrap();
+    }
+    settle(&mut [&mut a, &mut b]);
+    let sent = a.sent();
+    assert_eq!(sent.len(), 50);
+    assert_eq!(sent[0].ok().flags, (Flags::ATOMIC | Flags::READ).bits());
+    let old: Vec<_> = results.iter().map(|result| u64::from_ne_bytes(*result)).collect();
+    assert_eq!(old, (0..50).collect::<Vec<_>>());
+    assert_eq!(memory, [0, 50, 0, 0]);
+    let mut result = [0u8; 8];
+    for (remote, reason) in [
+        (at(4, 8), Errno::EINVAL),
+        (at(32, 8), Errno::EINVAL),
+        (RmaIov { key: 1, ..at(0, 8) }, Errno::ENOKEY),
+    ] {
+        a.fetch_add(meta(1, 1), &[iov(&mut operand)], &[iov(&mut result)], &[remote]).unwrap();
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(one_error(&a), reason);
+    }
+    assert_eq!(memory, [0, 50, 0, 0]);
+    (a.assert_idle(), b.assert_idle());
+}
+
+/// The answer has to fit a packet of the other direction.
+#[test]
+fn atomics_without_room_for_the_answer_fail() {
+    let (shared, mut a, mut b) = pair(Script { max_payload: (512, 1024), ..Script::default() });
+    let mut memory = vec![0u64; 512];
+    // SAFETY: plain words as bytes.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), 4096) };
+    b.expose(KEY, bytes, Flags::REMOTE_READ | Flags::REMOTE_WRITE);
+    let (mut operand, mut result) = (vec![1u8; 2048], vec![0u8; 2048]);
+    // The request does not fit.
+    let remote = [at(0, 2048)];
+    a.fetch_add(meta(1, 1), &[iov(&mut operand)], &[iov(&mut result)], &remote).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(one_error(&a), Errno::EMSGSIZE);
+    // The request fits, the answer does not.
+    shared.net().script.max_payload = (4096, 4096);
+    a.fetch_add(meta(1, 1), &[iov(&mut operand)], &[iov(&mut result)], &remote).unwrap();
+    shared.net().script.max_payload = (512, 1024);
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(one_error(&a), Errno::EMSGSIZE);
+    assert!(memory.iter().all(|word| *word == 0), "refused without effect");
+    (a.assert_idle(), b.assert_idle());
+}
+
+#[test]
+fn a_cut_in_the_middle_of_a_transfer_ends_it() {
+    for kind in [RmaKind::Read, RmaKind::Write] {
+        for packets in 0..6 {
+            let script =
+                Script { copy_every: 0, max_payload: (1024, 1024), delayed: true, ..WAYS[0] };
+            let (shared, mut two) = nodes(2, script, LIMITS);
+            let [a, b] = &mut two[..] else { unreachable!() };
+            let (mut memory, mut local) = (pattern(1, 10_000), vec![0; 10_000]);
+            b.expose(KEY, &mut memory, Flags::REMOTE_READ | Flags::REMOTE_WRITE);
+            a.rma(meta(1, 1), kind, &[iov(&mut local)], &[at(0, 10_000)]).unwrap();
+            for _ in 0..packets {
+                shared.net().deliver(0, 1, 1);
+                shared.net().deliver(1, 0, 1);
+                settle(&mut [a, b]);
+            }
+            shared.net().cut(0, 1, Errno::ECONNRESET);
+            settle(&mut [a, b]);
+            assert_eq!(one_error(a), Errno::ECONNRESET);
+            (a.assert_idle(), b.assert_idle());
+        }
+    }
+}
