@@ -1,0 +1,278 @@
+/* deaths CASE: the other process is killed, and nothing of it is left: no operation, no
+ * descriptor, no file, no name. */
+#include "side.h"
+
+enum { SENDS = 64, READS = 8, WRITES = 8, RECEIVES = 8, LARGE = 4 << 20, KEY = 9 };
+
+struct place {
+    uint64_t addr;
+    uint64_t key;
+};
+
+/* Does what its peer does not wait for: receives nothing, serves everything until `other` says
+ * how, then stops to make progress. */
+static int quiet_peer(struct other other) {
+    struct side side;
+    struct fid_mr *mr;
+    open_side(&side, (struct wish){0});
+    introduce(&side, other);
+    unsigned char *window = calloc(1, LARGE);
+    CHECK(window);
+    OK(fi_mr_reg(side.domain, window, LARGE, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &mr,
+                 NULL));
+    struct place ours = {0, fi_mr_key(mr)};
+    if (side.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
+        ours.addr = (uintptr_t)window;
+    tell(other, &ours, sizeof ours);
+    char byte = 0;
+    struct op op = {0};
+    POST(&side, fi_recv(side.ep, &byte, 1, NULL, side.peer, &op));
+    expect(&side, &op);
+    POST(&side, fi_send(side.ep, &byte, 1, NULL, side.peer, &op));
+    expect(&side, &op);
+    for (;;)
+        pause();
+}
+
+static void check_all(struct side *side, struct op *ops, int count, double late) {
+    for (;;) {
+        int left = 0;
+        drain(side);
+        for (int i = 0; i < count; i++) {
+            CHECK(ops[i].done <= 1);
+            left += !ops[i].done;
+        }
+        if (!left)
+            break;
+        if (now() > late)
+            FAIL("%d of %d operations do not complete", left, count);
+    }
+    /* And once only. */
+    for (double end = now() + 0.05; now() < end;)
+        drain(side);
+    for (int i = 0; i < count; i++)
+        CHECK(ops[i].done == 1);
+}
+
+/* WHEN 0: before the peer has heard of us; 1: in the middle; 2: sockets connected, peer stopped. */
+static void pending(int when) {
+    struct side side;
+    open_side(&side, (struct wish){0});
+    static unsigned char *bytes;
+    if (!bytes)
+        bytes = calloc(SENDS, LARGE / 8);
+    CHECK(bytes);
+    int before = open_fds();
+    struct other other = start(quiet_peer);
+    introduce(&side, other);
+    struct place theirs;
+    hear(&side, other, &theirs, sizeof theirs);
+    if (when) {
+        struct op op = {0};
+        char byte = 1;
+        POST(&side, fi_send(side.ep, &byte, 1, NULL, side.peer, &op));
+        expect(&side, &op);
+        POST(&side, fi_recv(side.ep, &byte, 1, NULL, side.peer, &op));
+        expect(&side, &op);
+    }
+    if (when == 2)
+        CHECK(kill(other.pid, SIGSTOP) == 0);
+    enum { ALL = SENDS + READS + WRITES + RECEIVES };
+    struct op ops[ALL];
+    memset(ops, 0, sizeof ops);
+    int n = 0;
+    for (int i = 0; i < RECEIVES; i++, n++)
+        POST(&side, fi_trecv(side.ep, bytes, 8, NULL, side.peer, 1000, 0, &ops[n]));
+    for (int i = 0; i < SENDS; i++, n++) {
+        size_t len = (size_t)8 << (i % 20);
+        POST(&side, fi_tsend(side.ep, bytes, len, NULL, side.peer, (uint64_t)i, &ops[n]));
+    }
+    for (int i = 0; i < READS; i++, n++)
+        POST(&side, fi_read(side.ep, bytes, (size_t)8 << 2 * i, NULL, side.peer, theirs.addr,
+                            theirs.key, &ops[n]));
+    for (int i = 0; i < WRITES; i++, n++)
+        POST(&side, fi_write(side.ep, bytes, (size_t)8 << 2 * i, NULL, side.peer, theirs.addr,
+                             theirs.key, &ops[n]));
+    if (when != 2)
+        drain(&side);
+    kill_other(&other);
+    check_all(&side, ops, n, now() + 2);
+    int failed = 0;
+    for (int i = 0; i < n; i++)
+        failed += ops[i].err != 0;
+    CHECK(failed >= RECEIVES + READS);
+    CHECK(open_fds() == before);
+    close_side(&side);
+}
+
+/* A start, an exchange, a kill, fifty times: no file, no name, and the next start works. */
+static int partner(struct other other) {
+    struct side side;
+    open_side(&side, (struct wish){.name = "hosts.deaths.partner"});
+    introduce(&side, other);
+    static unsigned char bytes[1 << 16];
+    for (;;) {
+        struct op in = {0}, out = {0};
+        POST(&side, fi_recv(side.ep, bytes, sizeof bytes, NULL, side.peer, &in));
+        POST(&side, fi_send(side.ep, bytes, sizeof bytes, NULL, side.peer, &out));
+        expect(&side, &in);
+        expect(&side, &out);
+    }
+}
+
+static void cycles(int rounds) {
+    struct side side;
+    open_side(&side, (struct wish){0});
+    static unsigned char bytes[1 << 16];
+    int files = entries_of("/dev/shm"), fds = open_fds();
+    for (int i = 0; i < rounds; i++) {
+        struct other other = start(partner);
+        introduce(&side, other);
+        for (int k = 0; k < 3; k++) {
+            struct op in = {0}, out = {0};
+            POST(&side, fi_recv(side.ep, bytes, sizeof bytes, NULL, side.peer, &in));
+            POST(&side, fi_send(side.ep, bytes, sizeof bytes, NULL, side.peer, &out));
+            expect(&side, &in);
+            expect(&side, &out);
+        }
+        struct op last = {0};
+        POST(&side, fi_recv(side.ep, bytes, sizeof bytes, NULL, side.peer, &last));
+        kill_other(&other);
+        wait_op(&side, &last);
+        CHECK(socket_names("hosts.deaths.partner") == 0);
+        struct op end = {0};
+        POST(&side, fi_trecv(side.ep, bytes, 8, NULL, side.peer, 5, 0, &end));
+        OK(fi_cancel(&side.ep->fid, &end));
+        wait_op(&side, &end);
+        CHECK(end.done == 1 && end.err == FI_ECANCELED);
+    }
+    for (double end = now() + 0.05; now() < end;)
+        drain(&side);
+    if (open_fds() != fds)
+        FAIL("%d descriptors were open, now %d", fds, open_fds());
+    CHECK(entries_of("/dev/shm") == files);
+    close_side(&side);
+}
+
+/* Exchanges of all sizes, cut at any microsecond. */
+static int talker(struct other other) {
+    struct side side;
+    open_side(&side, (struct wish){0});
+    introduce(&side, other);
+    static unsigned char in[1 << 20], out[1 << 20];
+    char go = 'g';
+    tell(other, &go, 1);
+    for (unsigned i = 0;; i++) {
+        struct op a = {0}, b = {0};
+        size_t len = (size_t)1 << (i * 7 % 21);
+        POST(&side, fi_recv(side.ep, in, sizeof in, NULL, side.peer, &a));
+        POST(&side, fi_send(side.ep, out, len, NULL, side.peer, &b));
+        wait_op(&side, &a);
+        wait_op(&side, &b);
+    }
+}
+
+static void any_moment(int rounds) {
+    struct side side;
+    open_side(&side, (struct wish){0});
+    static unsigned char in[1 << 20], out[1 << 20];
+    int fds = open_fds();
+    srand(4711);
+    for (int round = 0; round < rounds; round++) {
+        struct other other = start(talker);
+        introduce(&side, other);
+        char go;
+        hear(&side, other, &go, 1);
+        /* Some are cut before we have said a word. */
+        double cut = now() + (round % 4 ? rand() % 8000 / 1e6 : rand() % 300 / 1e6);
+        int ended = 0, killed = 0;
+        for (unsigned i = 0; !ended; i++) {
+            struct op a = {0}, b = {0};
+            size_t len = (size_t)1 << (i * 5 % 21);
+            POST(&side, fi_recv(side.ep, in, sizeof in, NULL, side.peer, &a));
+            POST(&side, fi_send(side.ep, out, len, NULL, side.peer, &b));
+            double late = now() + 5;
+            while (!a.done || !b.done) {
+                drain(&side);
+                /* Nobody there any more: a receive would wait for the next one of that name. */
+                if (b.err && !a.done && i > 0)
+                    OK(fi_cancel(&side.ep->fid, &a));
+                if (!killed && now() >= cut) {
+                    CHECK(kill(other.pid, SIGKILL) == 0);
+                    killed = 1;
+                }
+                if (now() > late)
+                    FAIL("round %d: stuck, killed %d, receive %d, send %d", round, killed, a.done,
+                         b.done);
+            }
+            CHECK(a.done == 1 && b.done == 1);
+            CHECK(killed || (!a.err && !b.err));
+            ended = a.err && killed;
+        }
+        CHECK(waitpid(other.pid, NULL, 0) == other.pid);
+        close(other.fd);
+    }
+    for (double end = now() + 0.05; now() < end;)
+        drain(&side);
+    if (open_fds() != fds)
+        FAIL("%d descriptors were open, now %d", fds, open_fds());
+    close_side(&side);
+}
+
+/* A blocking read is woken by the end of a peer that a receive names. */
+static void asleep(void) {
+    struct side side;
+    open_side(&side, (struct wish){.wait = FI_WAIT_UNSPEC});
+    struct other other = start(quiet_peer);
+    introduce(&side, other);
+    struct place theirs;
+    hear(&side, other, &theirs, sizeof theirs);
+    struct op op = {0};
+    char byte = 1;
+    POST(&side, fi_send(side.ep, &byte, 1, NULL, side.peer, &op));
+    expect(&side, &op);
+    POST(&side, fi_recv(side.ep, &byte, 1, NULL, side.peer, &op));
+    expect(&side, &op);
+    POST(&side, fi_recv(side.ep, &byte, 1, NULL, side.peer, &op));
+    pid_t killer = fork();
+    CHECK(killer >= 0);
+    if (killer == 0) {
+        usleep(200000);
+        kill(other.pid, SIGKILL);
+        _exit(0);
+    }
+    struct fi_cq_tagged_entry entry;
+    double begin = now(), cpu = cpu_time();
+    ssize_t got = fi_cq_sread(side.cq, &entry, 1, NULL, 5000);
+    double took = now() - begin;
+    CHECK(got == -FI_EAVAIL);
+    CHECK(took > 0.15 && took < 1.0);
+    CHECK(cpu_time() - cpu < 0.05);
+    note_error(&side);
+    CHECK(op.done == 1 && op.err);
+    waitpid(killer, NULL, 0);
+    waitpid(other.pid, NULL, 0);
+    close(other.fd);
+    /* Nothing is left to burn time on. */
+    cpu = cpu_time();
+    CHECK(fi_cq_sread(side.cq, &entry, 1, NULL, 500) == -FI_EAGAIN);
+    CHECK(cpu_time() - cpu < 0.05);
+    close_side(&side);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2);
+    if (strcmp(argv[1], "pending") == 0) {
+        for (int when = 0; when < 3; when++)
+            pending(when);
+    } else if (strcmp(argv[1], "cycles") == 0) {
+        cycles(50);
+    } else if (strcmp(argv[1], "any-moment") == 0) {
+        any_moment(100);
+    } else if (strcmp(argv[1], "asleep") == 0) {
+        asleep();
+    } else {
+        FAIL("no case %s", argv[1]);
+    }
+    return 0;
+}
