@@ -154,3 +154,39 @@ impl<T> Drop for UnguardedGuard<'_, T> {
         self.0.held.set(false);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn overlapping_use_without_locks_panics() {
+        let data = Unguarded::new(1);
+        let first = data.lock();
+        assert!(data.try_lock().is_none());
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(data.lock()))).is_err());
+        assert!(data.try_lock().is_none(), "the refused calls released nothing");
+        drop(first);
+        *data.lock() += 1;
+        assert_eq!(*data.try_lock().unwrap(), 2);
+    }
+
+    #[test]
+    fn a_panic_inside_releases_either_guard() {
+        fn check<L: Lock>() {
+            let data = <L::Cell<u32> as Guarded<u32>>::new(1);
+            let panics = || {
+                let mut guard = data.lock();
+                *guard = 2;
+                panic!("inside");
+            };
+            assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+            assert_eq!(*data.lock(), 2);
+            assert!(data.try_lock().is_some());
+        }
+        check::<NoLock>();
+        check::<SafeLock>();
+    }
+}

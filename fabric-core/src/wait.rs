@@ -105,3 +105,47 @@ impl Deadline {
         self.left().is_some_and(|d| d.is_zero())
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn never() -> Deadline {
+        Deadline::from_millis(-1)
+    }
+
+    #[test]
+    fn deadlines() {
+        assert_eq!((never().left(), never().passed()), (None, false));
+        assert_eq!(Deadline::from_millis(i32::MIN).left(), None);
+        assert!(Deadline::from_millis(0).passed());
+        let far = Deadline::from_millis(i32::MAX);
+        assert!(!far.passed() && far.left().unwrap() > Duration::from_secs(2_000_000));
+    }
+
+    #[test]
+    fn a_sleep_ends_by_signal_or_deadline() {
+        let (signal, set) = (Signal::new().unwrap(), WaitSet::new().unwrap());
+        set.add(signal.as_fd(), 7).unwrap();
+        set.add(signal.as_fd(), 7).unwrap();
+        let start = Instant::now();
+        assert_eq!(sleep_on(set.as_fd(), Deadline::from_millis(20)), Err(Errno::EAGAIN));
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        assert_eq!(sleep_on(set.as_fd(), Deadline::from_millis(0)), Err(Errno::EAGAIN));
+        std::thread::scope(|scope| {
+            scope.spawn(|| signal.set());
+            assert_eq!(sleep_on(set.as_fd(), never()), Ok(()));
+        });
+        signal.set();
+        let mut tokens = Vec::new();
+        assert_eq!(set.ready::<4>(|token, hang_up| tokens.push((token, hang_up))), 1);
+        assert_eq!(tokens, [(7, false)]);
+        signal.clear();
+        signal.clear();
+        assert_eq!(sleep_on(signal.as_fd(), Deadline::from_millis(0)), Err(Errno::EAGAIN));
+        signal.set();
+        set.remove(signal.as_fd());
+        set.remove(signal.as_fd());
+        assert_eq!(sleep_on(set.as_fd(), Deadline::from_millis(0)), Err(Errno::EAGAIN));
+    }
+}

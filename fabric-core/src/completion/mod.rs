@@ -7,6 +7,8 @@ mod entry;
 mod models;
 mod progress;
 mod queue;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use counter::{Counter, CounterAttr, CounterValue};
 pub use cq::{Cq, CqAttr, Read};

@@ -36,7 +36,7 @@ mod transmit;
 
 #[cfg(all(test, not(loom)))]
 #[allow(unsafe_code, reason = "tests describe their own memory")]
-mod tests;
+pub(crate) mod tests;
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 

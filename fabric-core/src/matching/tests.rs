@@ -162,7 +162,7 @@ proptest! {
                 }
                 Step::DropPeer(peer) => {
                     // Whole messages of the peer stay, as when a sender has ended.
-                    let keep = |key: &Key, message: usize| key.peer != peer || message % 2 == 0;
+                    let keep = |key: &Key, message: usize| key.peer != peer || message.is_multiple_of(2);
                     matcher.retain_waiting(|key, message| keep(key, *message));
                     model.waiting.retain(|(key, message)| keep(key, *message));
                     model.claimed.retain(|(_, key, message)| keep(key, *message));

@@ -165,7 +165,7 @@ proptest! {
             let slot = 24 + (consumer.next.wrapping_sub(1) & (slots - 1)) as usize * 8;
             let word = u64::from(consumer.next) | u64::from(kind) << 32 | u64::from(x % 64) << 48;
             memory.scribble(slot, word);
-            memory.scribble(slot + 2, u64::from(x) % 1024 << 32 | u64::from(y) % 1024);
+            memory.scribble(slot + 2, (u64::from(x % 1024) << 32) | u64::from(y % 1024));
             for _ in 0..2 {
                 match consumer.peek() {
                     Ok(Some(packet)) => {

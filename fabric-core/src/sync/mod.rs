@@ -1,5 +1,12 @@
 //! The only door to atomics, shared cells and the mutex of data calls. Under `--cfg loom` the same names are loom's, so that
-//! the protocols built on them can be model-checked.
+//! the protocols built on them can be model-checked:
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test -p percale-core --lib models
+//! ```
+//!
+//! Loom does not keep a read-modify-write next to the store that it read in the modification order
+//! of a variable, so a protocol that is sound for that reason alone fails in a model.
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};

@@ -27,25 +27,26 @@ use crate::abi::{
 
 /// The table of endpoints of type `E`.
 pub(super) const fn table<E: Endpoint>() -> *mut fi_ops_atomic {
-    let table: &'static fi_ops_atomic = const {
-        &fi_ops_atomic {
-            write: write::<E>,
-            writev: writev::<E>,
-            writemsg: writemsg::<E>,
-            inject: inject::<E>,
-            readwrite: readwrite::<E>,
-            readwritev: readwritev::<E>,
-            readwritemsg: readwritemsg::<E>,
-            compwrite: compwrite::<E>,
-            compwritev: compwritev::<E>,
-            compwritemsg: compwritemsg::<E>,
-            writevalid: writevalid::<E>,
-            readwritevalid: readwritevalid::<E>,
-            compwritevalid: compwritevalid::<E>,
-            ..fi_ops_atomic::UNSUPPORTED
-        }
-    };
-    (&raw const *table).cast_mut()
+    super::table(
+        const {
+            &fi_ops_atomic {
+                write: write::<E>,
+                writev: writev::<E>,
+                writemsg: writemsg::<E>,
+                inject: inject::<E>,
+                readwrite: readwrite::<E>,
+                readwritev: readwritev::<E>,
+                readwritemsg: readwritemsg::<E>,
+                compwrite: compwrite::<E>,
+                compwritev: compwritev::<E>,
+                compwritemsg: compwritemsg::<E>,
+                writevalid: writevalid::<E>,
+                readwritevalid: readwritevalid::<E>,
+                compwritevalid: compwritevalid::<E>,
+                ..fi_ops_atomic::UNSUPPORTED
+            }
+        },
+    )
 }
 
 /// The local buffers of an operation; what its family lacks is empty.

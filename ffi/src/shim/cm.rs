@@ -15,10 +15,9 @@ use crate::{
 
 /// The table of endpoints of type `E`.
 pub(super) const fn table<E: Endpoint>() -> *mut fi_ops_cm {
-    let table: &'static fi_ops_cm = const {
-        &fi_ops_cm { setname: setname::<E>, getname: getname::<E>, ..fi_ops_cm::UNSUPPORTED }
-    };
-    (&raw const *table).cast_mut()
+    super::table(
+        const { &fi_ops_cm { setname: setname::<E>, getname: getname::<E>, ..fi_ops_cm::UNSUPPORTED } },
+    )
 }
 
 unsafe extern "C" fn setname<E: Endpoint>(

@@ -7,9 +7,9 @@ use core::ffi::{c_int, c_void};
 use fabric_core::{Errno, Result, api::Endpoint, flags::Flags};
 
 use super::{
-    atomic, cm, collective, msg,
+    atomic, cm, collective, msg, no_flags,
     payload::{AvObject, CntrObject, CqObject, DomainObject, EpObject, EqObject},
-    rma, tagged,
+    rma, table, tagged,
 };
 use crate::{
     abi::{
@@ -45,28 +45,21 @@ pub unsafe fn open<E: Endpoint>(
     flags: u64,
     context: *mut c_void,
 ) -> Result<*mut fid_ep> {
-    let flags = Flags::from_bits_retain(flags);
-    if flags.contains(Flags::PEER) {
-        return Err(Errno::EINVAL);
-    }
-    if !flags.is_empty() {
-        return Err(Errno::EBADFLAGS);
-    }
-    let sizing = domain.fabric.0.sizing;
+    no_flags(flags)?;
+    let node = Node::of(domain.sizing());
     // SAFETY: the caller's promise.
-    let info = unsafe { Hints::read(info, Node::of(sizing), domain.domain.api_version()) }?
-        .ok_or(Errno::EINVAL)?
-        .info;
+    let hints = unsafe { Hints::read(info, node, domain.domain.api_version()) }?;
+    let info = hints.ok_or(Errno::EINVAL)?.info;
     let ep = E::open(&domain.domain, &info, context.addr())?;
     let payload = Arc::new(EpObject { ep, domain: domain.domain.clone() });
     Ok(object::open(payload, context, head::<E>()))
 }
 
 fn head<E: Endpoint>() -> fid_ep {
-    let ops: &'static fi_ops = const {
+    let ops = const {
         &fi_ops { close: close::<E>, bind: bind::<E>, control: control::<E>, ..fi_ops::UNSUPPORTED }
     };
-    let ep_ops: &'static fi_ops_ep = const {
+    let ep_ops = const {
         &fi_ops_ep {
             cancel: cancel::<E>,
             getopt: getopt::<E>,
@@ -75,8 +68,8 @@ fn head<E: Endpoint>() -> fid_ep {
         }
     };
     fid_ep {
-        fid: fid { ops: (&raw const *ops).cast_mut(), ..fid::zeroed() },
-        ops: (&raw const *ep_ops).cast_mut(),
+        fid: fid { ops: table(ops), ..fid::zeroed() },
+        ops: table(ep_ops),
         cm: cm::table::<E>(),
         msg: msg::table::<E>(),
         rma: rma::table::<E>(),

@@ -16,21 +16,22 @@ use crate::abi::{constants::fi_addr_t, data_ops::fi_ops_msg, fid::fid_ep, iovec,
 
 /// The table of endpoints of type `E`.
 pub(super) const fn table<E: Endpoint>() -> *mut fi_ops_msg {
-    let table: &'static fi_ops_msg = const {
-        &fi_ops_msg {
-            recv: recv::<E>,
-            recvv: recvv::<E>,
-            recvmsg: recvmsg::<E>,
-            send: send::<E>,
-            sendv: sendv::<E>,
-            sendmsg: sendmsg::<E>,
-            inject: inject::<E>,
-            senddata: senddata::<E>,
-            injectdata: injectdata::<E>,
-            ..fi_ops_msg::UNSUPPORTED
-        }
-    };
-    (&raw const *table).cast_mut()
+    super::table(
+        const {
+            &fi_ops_msg {
+                recv: recv::<E>,
+                recvv: recvv::<E>,
+                recvmsg: recvmsg::<E>,
+                send: send::<E>,
+                sendv: sendv::<E>,
+                sendmsg: sendmsg::<E>,
+                inject: inject::<E>,
+                senddata: senddata::<E>,
+                injectdata: injectdata::<E>,
+                ..fi_ops_msg::UNSUPPORTED
+            }
+        },
+    )
 }
 
 /// Messages that are only looked at or dropped have no buffer, whatever the array says.

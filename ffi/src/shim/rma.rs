@@ -16,21 +16,22 @@ use crate::abi::{constants::fi_addr_t, data_ops::fi_ops_rma, fid::fid_ep, iovec,
 
 /// The table of endpoints of type `E`.
 pub(super) const fn table<E: Endpoint>() -> *mut fi_ops_rma {
-    let table: &'static fi_ops_rma = const {
-        &fi_ops_rma {
-            read: read::<E>,
-            readv: readv::<E>,
-            readmsg: readmsg::<E>,
-            write: write::<E>,
-            writev: writev::<E>,
-            writemsg: writemsg::<E>,
-            inject: inject::<E>,
-            writedata: writedata::<E>,
-            injectdata: injectdata::<E>,
-            ..fi_ops_rma::UNSUPPORTED
-        }
-    };
-    (&raw const *table).cast_mut()
+    super::table(
+        const {
+            &fi_ops_rma {
+                read: read::<E>,
+                readv: readv::<E>,
+                readmsg: readmsg::<E>,
+                write: write::<E>,
+                writev: writev::<E>,
+                writemsg: writemsg::<E>,
+                inject: inject::<E>,
+                writedata: writedata::<E>,
+                injectdata: injectdata::<E>,
+                ..fi_ops_rma::UNSUPPORTED
+            }
+        },
+    )
 }
 
 /// Posts an operation between `iov` and one remote buffer of the same length.

@@ -19,21 +19,22 @@ use crate::abi::{
 
 /// The table of endpoints of type `E`.
 pub(super) const fn table<E: Endpoint>() -> *mut fi_ops_tagged {
-    let table: &'static fi_ops_tagged = const {
-        &fi_ops_tagged {
-            recv: recv::<E>,
-            recvv: recvv::<E>,
-            recvmsg: recvmsg::<E>,
-            send: send::<E>,
-            sendv: sendv::<E>,
-            sendmsg: sendmsg::<E>,
-            inject: inject::<E>,
-            senddata: senddata::<E>,
-            injectdata: injectdata::<E>,
-            ..fi_ops_tagged::UNSUPPORTED
-        }
-    };
-    (&raw const *table).cast_mut()
+    super::table(
+        const {
+            &fi_ops_tagged {
+                recv: recv::<E>,
+                recvv: recvv::<E>,
+                recvmsg: recvmsg::<E>,
+                send: send::<E>,
+                sendv: sendv::<E>,
+                sendmsg: sendmsg::<E>,
+                inject: inject::<E>,
+                senddata: senddata::<E>,
+                injectdata: injectdata::<E>,
+                ..fi_ops_tagged::UNSUPPORTED
+            }
+        },
+    )
 }
 
 /// What a receive matches.

@@ -11,7 +11,7 @@ use crate::{
     Errno,
     flags::Flags,
     matching::ANY_PEER,
-    op::{ADDR_UNSPEC, RecvOp, RmaIov, RmaKind},
+    op::{ADDR_UNSPEC, IoVec, RecvOp, RmaIov, RmaKind, TxMeta},
     wire::Head,
 };
 
@@ -60,7 +60,7 @@ fn shaped() -> impl Strategy<Value = (u8, Vec<u64>)> {
             (op, remote)
         }
         9 => {
-            let what = a % 3 | 7 << 8 | (b % 12) << 32;
+            let what = (a % 3) | (7 << 8) | ((b % 12) << 32);
             remote.insert(0, what);
             (op, remote)
         }
@@ -86,7 +86,7 @@ struct Target {
 }
 
 impl Target {
-    fn window(&mut self, n: usize) -> crate::op::IoVec {
+    fn window(&mut self, n: usize) -> IoVec {
         iov(&mut self.arena[n * WINDOW..n * WINDOW + COVERED])
     }
 
@@ -103,16 +103,10 @@ impl Target {
         node.send(meta(1, 1), Some(5), &[windows[0]]).unwrap();
         node.rma(meta(1, 2), RmaKind::Write, &[windows[1]], &at(COVERED)).unwrap();
         node.rma(meta(1, 3), RmaKind::Read, &[windows[2]], &at(COVERED)).unwrap();
-        node.rma(
-            meta(1, 4),
-            RmaKind::Read,
-            &[crate::op::IoVec { len: 512, ..windows[3] }],
-            &at(512),
-        )
-        .unwrap();
-        let eight = crate::op::IoVec { len: 8, ..windows[4] };
+        node.rma(meta(1, 4), RmaKind::Read, &[IoVec { len: 512, ..windows[3] }], &at(512)).unwrap();
+        let eight = IoVec { len: 8, ..windows[4] };
         node.fetch_add(meta(1, 5), &[eight], &[eight], &at(8)).unwrap();
-        let acknowledged = crate::op::TxMeta { flags: Flags::DELIVERY_COMPLETE, ..meta(1, 6) };
+        let acknowledged = TxMeta { flags: Flags::DELIVERY_COMPLETE, ..meta(1, 6) };
         node.send(acknowledged, None, &[eight]).unwrap();
         let any = |context| RecvOp { ignore: u64::MAX, ..want(context, 0) };
         node.recv(RecvOp { iov: &[windows[5]], ..any(10) }).unwrap();

@@ -116,6 +116,11 @@ pub(super) fn settle(nodes: &mut [&mut Node]) {
     }
 }
 
+/// Nothing of any operation is left behind in any of them.
+pub(super) fn idle(nodes: &[&Node]) {
+    nodes.iter().for_each(|node| node.assert_idle());
+}
+
 pub(super) fn meta(dest: PeerId, context: usize) -> TxMeta {
     TxMeta { dest: dest.into(), context, flags: Flags::COMPLETION, data: 0, silent: false }
 }
@@ -258,15 +263,14 @@ fn drain(queue: &CompletionQueue<NoLock>) -> Vec<Done> {
     let mut all = Vec::new();
     loop {
         let mut entry = Entry::new(0, Flags::empty());
-        let (base, src) = (std::ptr::from_mut(&mut entry).cast(), &raw mut entry.src);
-        let mut src_out = 0u64;
-        let _ = src;
+        let base = std::ptr::from_mut(&mut entry).cast();
+        let mut src = 0u64;
         // SAFETY: the longest format is a prefix of one entry; one source.
-        let mut out = unsafe { EntryBuf::new(base, CqFormat::Tagged, 1, &mut src_out) };
+        let mut out = unsafe { EntryBuf::new(base, CqFormat::Tagged, 1, &mut src) };
         match queue.read(&mut out) {
             Ok(n) => {
                 assert_eq!(n, 1);
-                entry.src = src_out;
+                entry.src = src;
                 all.push(Done::Ok(entry));
             }
             Err(Errno::EAVAIL) => all.push(Done::Err(queue.read_error().unwrap())),

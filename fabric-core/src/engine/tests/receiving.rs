@@ -2,7 +2,7 @@
 
 use super::{
     WAYS,
-    node::{LIMITS, iov, meta, nodes, pair, settle, want},
+    node::{LIMITS, Node, idle, iov, meta, nodes, pair, settle, want},
     pattern,
     wire::Script,
 };
@@ -32,7 +32,7 @@ fn too_long_messages_are_cut() {
                 assert_eq!(to[..room], from[..room]);
                 assert!(to[room..].iter().all(|byte| *byte == 0));
                 assert_eq!(a.sent()[0].ok().context, 3);
-                (a.assert_idle(), b.assert_idle());
+                idle(&[&a, &b]);
             }
         }
     }
@@ -53,7 +53,7 @@ fn pieces_are_filled_in_order() {
             settle(&mut [&mut a, &mut b]);
             assert_eq!(b.received()[0].ok().len, len);
             assert_eq!(to, from);
-            (a.assert_idle(), b.assert_idle());
+            idle(&[&a, &b]);
         }
     }
 }
@@ -86,7 +86,7 @@ fn a_multi_receive_buffer_is_released_once_and_last() {
         b.trecv(8, 5, &mut [0; 16]);
         settle(&mut [&mut a, &mut b]);
         assert_eq!(b.received()[0].ok().len, 10);
-        (a.assert_idle(), b.assert_idle());
+        idle(&[&a, &b]);
     }
 }
 
@@ -110,7 +110,7 @@ fn a_cancelled_multi_receive_buffer_waits_for_its_messages() {
     assert_eq!(got[1].err().err, Errno::ECANCELED);
     assert_ne!(got[1].entry().flags & Flags::MULTI_RECV.bits(), 0);
     assert_eq!(room[..3000], from);
-    (a.assert_idle(), b.assert_idle());
+    idle(&[&a, &b]);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn peeks_claims_and_discards() {
                 flags: flags | Flags::COMPLETION,
                 ..want(context, 5)
             };
-            let peeked = |b: &super::node::Node| {
+            let peeked = |b: &Node| {
                 let got = b.received();
                 assert_eq!(got.len(), 1);
                 (got[0].ok().context, got[0].ok().len)
@@ -152,7 +152,7 @@ fn peeks_claims_and_discards() {
             assert_eq!(peeked(&b), (2, len));
             assert_eq!(first, from[0]);
             assert_eq!(a.sent().len(), 3);
-            (a.assert_idle(), b.assert_idle());
+            idle(&[&a, &b]);
         }
     }
 }
@@ -167,7 +167,7 @@ fn a_claimed_message_can_be_discarded() {
     assert_eq!(b.recv(with(Flags::CLAIM)), Err(Errno::EINVAL));
     assert_eq!(b.recv(with(Flags::DISCARD)), Err(Errno::EINVAL));
     assert_eq!(b.received().len(), 2);
-    (a.assert_idle(), b.assert_idle());
+    idle(&[&a, &b]);
 }
 
 #[test]
@@ -183,5 +183,5 @@ fn directed_receives_take_their_sender_only() {
     b.engine.progress();
     let got: Vec<_> = b.received().iter().map(|d| (d.ok().context, d.ok().src)).collect();
     assert_eq!(got, [(2, 0), (1, 2)]);
-    nodes.iter().for_each(super::node::Node::assert_idle);
+    nodes.iter().for_each(Node::assert_idle);
 }

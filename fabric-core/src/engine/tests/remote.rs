@@ -2,7 +2,7 @@
 
 use super::{
     WAYS,
-    node::{LIMITS, Node, iov, meta, nodes, pair, settle},
+    node::{LIMITS, Node, idle, iov, meta, nodes, pair, settle},
     pattern,
     wire::Script,
 };
@@ -65,7 +65,7 @@ fn reads_and_writes_of_every_size() {
             assert_eq!(emitted(Op::Request), large && !copies);
             assert_eq!(emitted(Op::Segment), large && !copies);
             assert!(b.received().is_empty());
-            (a.assert_idle(), b.assert_idle());
+            idle(&[&a, &b]);
         }
     }
 }
@@ -117,7 +117,7 @@ fn refused_access_changes_nothing() {
         }
         assert!(memory.iter().chain(&sealed).all(|byte| *byte == 3));
         assert!(local.iter().all(|byte| *byte == 7));
-        (a.assert_idle(), b.assert_idle());
+        idle(&[&a, &b]);
         let mismatch = a.rma(meta(1, 1), RmaKind::Read, &[iov(&mut local)], &[at(0, len + 1)]);
         assert_eq!(mismatch, Err(Errno::EINVAL));
     }
@@ -141,7 +141,7 @@ fn writes_do_not_overtake_large_reads() {
         assert_eq!(a.sent().len(), 11);
         assert_eq!(to, before);
         assert!(memory.iter().all(|byte| *byte == 0));
-        (a.assert_idle(), b.assert_idle());
+        idle(&[&a, &b]);
     }
 }
 
@@ -175,7 +175,7 @@ fn fetching_atomics_return_what_was_there() {
         assert_eq!(one_error(&a), reason);
     }
     assert_eq!(memory, [0, 50, 0, 0]);
-    (a.assert_idle(), b.assert_idle());
+    idle(&[&a, &b]);
 }
 
 /// The answer has to fit a packet of the other direction.
@@ -199,7 +199,7 @@ fn atomics_without_room_for_the_answer_fail() {
     settle(&mut [&mut a, &mut b]);
     assert_eq!(one_error(&a), Errno::EMSGSIZE);
     assert!(memory.iter().all(|word| *word == 0), "refused without effect");
-    (a.assert_idle(), b.assert_idle());
+    idle(&[&a, &b]);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_cut_in_the_middle_of_a_transfer_ends_it() {
             shared.net().cut(0, 1, Errno::ECONNRESET);
             settle(&mut [a, b]);
             assert_eq!(one_error(a), Errno::ECONNRESET);
-            (a.assert_idle(), b.assert_idle());
+            idle(&[a, b]);
         }
     }
 }

@@ -103,7 +103,7 @@ struct Storm {
     /// Regions of each node: open to writes, only read, counted.
     open: Vec<Vec<u8>>,
     still: Vec<Vec<u8>>,
-    words: Vec<Box<[u64; 4]>>,
+    words: Vec<[u64; 4]>,
     one: Box<[u8; 8]>,
     next_write: usize,
     ops: Vec<Posted>,
@@ -135,7 +135,7 @@ impl Storm {
             nodes,
             open: all().map(|_| vec![0; STEPS * 9000]).collect(),
             still: all().map(|n| pattern(n as u64, 20_000)).collect(),
-            words: all().map(|_| Box::new([0; 4])).collect(),
+            words: all().map(|_| [0; 4]).collect(),
             one: Box::new(1u64.to_ne_bytes()),
             next_write: 0,
             ops: Vec::new(),
@@ -168,8 +168,7 @@ impl Storm {
         }
         self.drain();
         self.judge();
-        let kinds = self.shared.net().emitted.keys().copied().collect();
-        kinds
+        self.shared.net().emitted.keys().copied().collect()
     }
 
     fn step(&mut self) {

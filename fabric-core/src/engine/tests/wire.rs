@@ -125,13 +125,13 @@ pub(super) fn address(n: PeerId) -> [u8; 4] {
 }
 
 #[derive(Debug)]
-pub(super) struct TestTx {
+pub(crate) struct TestTx {
     shared: Shared,
     me: PeerId,
 }
 
 #[derive(Debug)]
-pub(super) struct TestRx {
+pub(crate) struct TestRx {
     shared: Shared,
     me: PeerId,
     /// The packet that was looked at, kept in place until it is consumed.
@@ -140,7 +140,7 @@ pub(super) struct TestRx {
 }
 
 #[derive(Debug)]
-pub(super) struct TestWire {
+pub(crate) struct TestWire {
     tx: TestTx,
     rx: TestRx,
     addresses: Vec<[u8; 4]>,
@@ -271,7 +271,7 @@ impl WireRx for TestRx {
             .collect();
         ready.sort_unstable();
         let next = self.next;
-        let peer = ready.iter().copied().find(|p| *p >= next).or(ready.first().copied())?;
+        let peer = ready.iter().copied().find(|p| *p >= next).or_else(|| ready.first().copied())?;
         self.next = peer + 1;
         let _ = net.way(peer, self.me);
         Some(peer)

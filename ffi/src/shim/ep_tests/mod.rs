@@ -26,11 +26,16 @@ use fabric_core::{
     op::{AtomicOp, IoVec, RecvOp, RmaOp, SendOp, TxMeta},
 };
 
+use provider_shm::ShmAddresses;
+
 use super::{
     ep,
     payload::{DomainObject, FabricObject},
 };
-use crate::abi::{Plain, fid::fid_ep, info::fi_info};
+use crate::{
+    abi::{Plain, fid::fid_ep, info::fi_info},
+    provider::find,
+};
 
 /// Defaults of the mock's endpoints.
 const TX_FLAGS: Flags = Flags::COMPLETION.union(Flags::DELIVERY_COMPLETE);
@@ -178,12 +183,14 @@ impl Opened {
 
 fn domain() -> Arc<DomainObject<Mock>> {
     let info = Info { domain: Some(DomainAttr::default()), ..Info::default() };
-    let fabric = Arc::new(FabricObject::new(FabricAttr::default(), Version::new(2, 6)));
-    Arc::new(DomainObject {
-        domain: Domain::open(&info).expect("domain"),
-        fabric: fabric.child(),
-        endpoint: core::marker::PhantomData,
-    })
+    let domain = Domain::open(&info).expect("domain");
+    Arc::new(DomainObject::new(domain, fabric().child(), &ShmAddresses))
+}
+
+/// A fabric of a provider whose own objects are not used.
+fn fabric() -> Arc<FabricObject> {
+    let objects = find("shm").and_then(|provider| provider.objects).expect("a provider");
+    Arc::new(FabricObject::new(FabricAttr::default(), Version::new(2, 6), objects))
 }
 
 /// The context of every call here.

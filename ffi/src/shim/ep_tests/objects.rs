@@ -1,14 +1,12 @@
-use fabric_core::completion::{CounterAttr, CqAttr};
-
 use super::*;
 use crate::{
     abi::{
+        attr::{fi_av_attr, fi_cntr_attr, fi_cq_attr, fi_eq_attr},
         constants::{FI_ALIAS, FI_CLASS_UNSPEC, FI_ENABLE, FI_GETOPSFLAG, FI_SETOPSFLAG},
-        fid::{fid, fid_cntr, fid_cq, fid_eq},
+        fid::fid,
         ops::{fi_ops_cm, fi_ops_ep},
     },
-    object::{Head, open},
-    shim::payload::{CntrObject, CqObject, EqObject, FabricChild},
+    shim::{av, cntr, cq, eq},
 };
 
 const NULL: *mut c_void = core::ptr::null_mut();
@@ -67,22 +65,24 @@ fn no_table_is_null() {
 #[test]
 fn binding() {
     let o = Opened::new();
-    let child = || o.domain.domain.child();
-    let cq = Cq::<Mock>::open(&CqAttr::default()).expect("cq");
-    let cq = CqObject { cq, child: child(), sizing: Version::new(2, 6) };
-    let cq: *mut fid = open(Arc::new(cq), NULL, fid_cq::closed()).cast();
-    let counter = Counter::<Mock>::open(&CounterAttr::default()).expect("counter");
-    let counter = CntrObject { counter, child: child() };
-    let counter: *mut fid = open(Arc::new(counter), NULL, fid_cntr::closed()).cast();
-    let eq = EventQueue::open(0, Flags::empty(), None).expect("eq");
-    let fabric = Arc::new(FabricObject::new(FabricAttr::default(), Version::new(2, 6)));
-    let fabric: FabricChild = fabric.child();
-    let eq: *mut fid = open(Arc::new(EqObject { eq, fabric }), NULL, fid_eq::closed()).cast();
+    // SAFETY: complete attributes of full size.
+    let (cq, counter, av, eq) = unsafe {
+        (
+            cq::open(&o.domain, &mut fi_cq_attr::zeroed(), NULL).expect("cq"),
+            cntr::open(&o.domain, &mut fi_cntr_attr::zeroed(), NULL).expect("counter"),
+            av::open(&o.domain, &mut fi_av_attr::zeroed(), NULL).expect("av"),
+            eq::open(&fabric(), &mut fi_eq_attr::zeroed(), NULL).expect("eq"),
+        )
+    };
+    let (cq, counter, av, eq) =
+        (cq.cast::<fid>(), counter.cast::<fid>(), av.cast::<fid>(), eq.cast::<fid>());
 
     let flags = Flags::SEND | Flags::SELECTIVE_COMPLETION;
     o.did(bind(&o, cq, flags), &("cq", flags));
     o.did(bind(&o, counter, Flags::READ), &("counter", Flags::READ));
+    o.did(bind(&o, av, Flags::empty()), &"av");
     o.did(bind(&o, eq, Flags::empty()), &"eq");
+    o.refused(bind(&o, av, Flags::SEND), Errno::EBADFLAGS);
     o.refused(bind(&o, eq, Flags::SEND), Errno::EBADFLAGS);
     o.refused(bind(&o, core::ptr::null_mut(), Flags::SEND), Errno::EINVAL);
     o.refused(bind(&o, o.ep.cast(), Flags::empty()), Errno::EINVAL);
