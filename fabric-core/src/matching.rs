@@ -10,7 +10,15 @@
 //!
 //! The payloads `R` (what a receive brings) and `U` (what waits of a message) are the caller's.
 
+mod list;
+mod unexpected;
+
 use std::fmt;
+
+use self::{
+    list::{List, NodeId},
+    unexpected::Unexpected,
+};
 
 /// A sender, as the transport numbers its peers.
 pub type PeerId = u32;
@@ -59,15 +67,15 @@ pub struct PostedId {
 /// Posted receives and waiting messages.
 pub struct Matcher<R, U> {
     posted: [List<(Want, R)>; 2],
-    waiting: [List<(Key, U)>; 2],
+    waiting: [Unexpected<U>; 2],
     claimed: Vec<(usize, Key, U)>,
 }
 
 impl<R, U> fmt::Debug for Matcher<R, U> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Matcher")
-            .field("posted", &[self.posted[0].len, self.posted[1].len])
-            .field("waiting", &[self.waiting[0].len, self.waiting[1].len])
+            .field("posted", &[self.posted[0].len(), self.posted[1].len()])
+            .field("waiting", &[self.waiting[0].len(), self.waiting[1].len()])
             .finish_non_exhaustive()
     }
 }
@@ -76,7 +84,7 @@ impl<R, U> Default for Matcher<R, U> {
     fn default() -> Self {
         Self {
             posted: [List::default(), List::default()],
-            waiting: [List::default(), List::default()],
+            waiting: [Unexpected::default(), Unexpected::default()],
             claimed: Vec::new(),
         }
     }
@@ -124,21 +132,21 @@ impl<R, U> Matcher<R, U> {
 
     /// Keeps a message that no receive accepted.
     pub fn wait(&mut self, key: Key, message: U) {
-        self.waiting[usize::from(key.tagged)].push_back((key, message));
+        self.waiting[usize::from(key.tagged)].push_back(key, message);
     }
 
     /// Takes out the first waiting message that `want` accepts.
     #[inline]
     pub fn take_waiting(&mut self, want: &Want) -> Option<(Key, U)> {
         let list = &mut self.waiting[usize::from(want.tagged)];
-        let node = list.find(|(key, _)| want.accepts(key))?;
+        let node = list.find(want)?;
         list.remove(node)
     }
 
     /// Looks at the first waiting message that `want` accepts.
     pub fn peek_waiting(&self, want: &Want) -> Option<(&Key, &U)> {
         let list = &self.waiting[usize::from(want.tagged)];
-        let node = list.find(|(key, _)| want.accepts(key))?;
+        let node = list.find(want)?;
         list.get(node).map(|(key, message)| (key, message))
     }
 
@@ -159,128 +167,19 @@ impl<R, U> Matcher<R, U> {
     /// Drops the waiting and claimed messages for which `keep` does not hold.
     pub fn retain_waiting(&mut self, mut keep: impl FnMut(&Key, &U) -> bool) {
         for list in &mut self.waiting {
-            while let Some(node) = list.find(|(key, message)| !keep(key, message)) {
-                list.remove(node);
-            }
+            list.retain(&mut keep);
         }
         self.claimed.retain(|(_, key, message)| keep(key, message));
     }
 
     /// Number of waiting messages, claimed ones included.
     pub fn waiting_len(&self) -> usize {
-        self.waiting.iter().map(|list| list.len).sum::<usize>() + self.claimed.len()
+        self.waiting.iter().map(Unexpected::len).sum::<usize>() + self.claimed.len()
     }
 
     /// Number of posted receives.
     pub fn posted_len(&self) -> usize {
-        self.posted.iter().map(|list| list.len).sum()
-    }
-}
-
-/// A place in a [`List`] and the use of that place, so that a stale id finds nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct NodeId {
-    at: u32,
-    generation: u32,
-}
-
-const NONE: u32 = u32::MAX;
-
-/// A doubly linked list in one growing block: order, removal anywhere, no allocation once warm.
-struct List<T> {
-    nodes: Vec<Node<T>>,
-    first: u32,
-    last: u32,
-    free: u32,
-    len: usize,
-}
-
-struct Node<T> {
-    value: Option<T>,
-    next: u32,
-    prev: u32,
-    generation: u32,
-}
-
-impl<T> Default for List<T> {
-    fn default() -> Self {
-        Self { nodes: Vec::new(), first: NONE, last: NONE, free: NONE, len: 0 }
-    }
-}
-
-impl<T> List<T> {
-    #[inline]
-    fn push_back(&mut self, value: T) -> NodeId {
-        let at = if self.free == NONE {
-            self.nodes.push(Node { value: None, next: NONE, prev: NONE, generation: 0 });
-            // 2^32 - 1 nodes would need more memory than an address space of 2^40 bytes.
-            u32::try_from(self.nodes.len() - 1).unwrap_or(NONE - 1)
-        } else {
-            let at = self.free;
-            self.free = self.nodes[at as usize].next;
-            at
-        };
-        let last = self.last;
-        let node = &mut self.nodes[at as usize];
-        node.value = Some(value);
-        node.next = NONE;
-        node.prev = last;
-        let generation = node.generation;
-        match last {
-            NONE => self.first = at,
-            last => self.nodes[last as usize].next = at,
-        }
-        self.last = at;
-        self.len += 1;
-        NodeId { at, generation }
-    }
-
-    #[inline]
-    fn find(&self, mut pick: impl FnMut(&T) -> bool) -> Option<NodeId> {
-        let mut at = self.first;
-        while at != NONE {
-            let node = &self.nodes[at as usize];
-            if node.value.as_ref().is_some_and(&mut pick) {
-                return Some(NodeId { at, generation: node.generation });
-            }
-            at = node.next;
-        }
-        None
-    }
-
-    fn get(&self, id: NodeId) -> Option<&T> {
-        let node = self.nodes.get(id.at as usize)?;
-        if node.generation == id.generation { node.value.as_ref() } else { None }
-    }
-
-    #[inline]
-    fn get_mut(&mut self, id: NodeId) -> Option<&mut T> {
-        let node = self.nodes.get_mut(id.at as usize)?;
-        if node.generation == id.generation { node.value.as_mut() } else { None }
-    }
-
-    #[inline]
-    fn remove(&mut self, id: NodeId) -> Option<T> {
-        let free = self.free;
-        let node = self.nodes.get_mut(id.at as usize)?;
-        if node.generation != id.generation {
-            return None;
-        }
-        let value = node.value.take()?;
-        let (next, prev) = (node.next, node.prev);
-        node.generation = node.generation.wrapping_add(1);
-        node.next = free;
-        self.free = id.at;
-        match prev {
-            NONE => self.first = next,
-            prev => self.nodes[prev as usize].next = next,
-        }
-        match next {
-            NONE => self.last = prev,
-            next => self.nodes[next as usize].prev = prev,
-        }
-        self.len -= 1;
-        Some(value)
+        self.posted.iter().map(List::len).sum()
     }
 }
 

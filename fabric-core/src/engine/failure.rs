@@ -80,6 +80,7 @@ impl<L: Lock> Core<L> {
 
     fn finish_down(&mut self, handle: Handle, reason: Errno, address: &[u8]) {
         let Some(op) = self.ops.remove(handle) else { return };
+        self.queued -= usize::from(op.queued);
         let entry =
             Entry { src: self.source(op.peer), ..Entry::new(op.interest.context, op.kind.flags()) };
         self.report.send_failed(CqError::new(entry, reason).data(address));
@@ -98,6 +99,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
     /// Drops everything: the endpoint is closing.
     pub(crate) fn drop_all(&mut self) {
         self.core.ops.drain().for_each(drop);
+        self.core.queued = 0;
         self.core.transfers.drain().for_each(drop);
         self.core.services.drain().for_each(drop);
         self.core.pulls.clear();

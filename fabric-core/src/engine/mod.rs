@@ -67,7 +67,8 @@ pub struct Limits {
     pub inject: usize,
     /// Messages up to this size travel in one packet, if the transport can.
     pub eager: usize,
-    /// Operations that wait or are under way at the same time.
+    /// Operations that wait to be emitted at the same time. Those that a peer knows of are not
+    /// counted: what they wait for may be a receive, which no progress of ours brings nearer.
     pub outstanding: usize,
     /// Payload of an atomic operation in bytes.
     pub atomic: usize,
@@ -122,6 +123,8 @@ impl<W: Wire, L: Lock> fmt::Debug for Engine<W, L> {
 pub(crate) struct Core<L: Lock> {
     pub(crate) matcher: Matcher<Receive, Waiting>,
     pub(crate) ops: Slab<TxOp>,
+    /// Those among them that wait to be emitted.
+    pub(crate) queued: usize,
     pub(crate) transfers: Slab<Transfer>,
     pub(crate) services: Slab<Service>,
     /// Transfers that are copied from here, a chunk at a time.
@@ -145,7 +148,8 @@ impl<W: Wire, L: Lock> Engine<W, L> {
     pub fn new(wire: W, regions: Arc<MrTable>, limits: Limits) -> Self {
         let core = Core {
             matcher: Matcher::default(),
-            ops: Slab::new(limits.outstanding),
+            ops: Slab::new(usize::MAX),
+            queued: 0,
             transfers: Slab::new(usize::MAX),
             services: Slab::new(usize::MAX),
             pulls: VecDeque::new(),

@@ -37,6 +37,8 @@ pub(crate) struct TxOp {
     pub(crate) remote: RemotePieces,
     /// Remote CQ data.
     pub(crate) data: u64,
+    /// Counted in `Core::queued`.
+    pub(crate) queued: bool,
     pub(crate) started: bool,
     /// Segments under way: the receiver's handle, bytes sent, bytes wanted.
     pub(crate) stream: Option<(u64, usize, usize)>,
@@ -155,13 +157,25 @@ impl<L: Lock> Core<L> {
         let peer = op.peer;
         let fence = op.interest.flags.contains(Flags::FENCE);
         let is_read = op.kind.is_read();
-        let handle = self.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
         let state = self.peer_mut(peer);
         let first = state.queue.is_empty()
             && (state.large_reads == 0 || is_read)
             && !(fence && state.outstanding != 0);
+        let full = self.queued >= self.limits.outstanding;
+        if full && !first {
+            return Err(Errno::EAGAIN);
+        }
+        let handle = self.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
         if first && self.start(tx, handle).is_ok() {
             return Ok(());
+        }
+        if full {
+            self.ops.remove(handle);
+            return Err(Errno::EAGAIN);
+        }
+        if let Some(op) = self.ops.get_mut(handle) {
+            op.queued = true;
+            self.queued += 1;
         }
         self.stats.queued += 1;
         self.peer_mut(peer).queue.push_back(handle);
@@ -201,6 +215,7 @@ impl<L: Lock> Core<L> {
             Ok(()) => {
                 if let Some(op) = self.ops.get_mut(handle) {
                     op.started = true;
+                    self.queued -= usize::from(std::mem::take(&mut op.queued));
                     self.peer_mut(peer).outstanding += 1;
                 }
                 Ok(())
@@ -292,6 +307,7 @@ impl<L: Lock> Core<L> {
     /// Ends an operation, exactly once, and tells its owner. `Ok` carries the bytes moved.
     pub(crate) fn finish(&mut self, handle: Handle, outcome: Result<usize>) {
         let Some(op) = self.ops.remove(handle) else { return };
+        self.queued -= usize::from(op.queued);
         if op.started {
             let state = self.peer_mut(op.peer);
             state.outstanding = state.outstanding.saturating_sub(1);
@@ -381,6 +397,7 @@ impl TxOp {
             payload,
             remote,
             data: meta.data,
+            queued: false,
             started: false,
             stream: None,
         }

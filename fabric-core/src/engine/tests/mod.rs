@@ -166,6 +166,26 @@ fn too_many_operations_are_refused_without_effect() {
 }
 
 #[test]
+fn operations_that_a_peer_knows_of_do_not_count_as_waiting() {
+    let (_shared, mut a, mut b) = pair(Script::default());
+    let mut from = vec![1u8; 8];
+    let count = 3 * LIMITS.outstanding;
+    for n in 0..count {
+        let meta = TxMeta { flags: Flags::DELIVERY_COMPLETE, ..meta(1, n) };
+        a.send(meta, Some(1), &[iov(&mut from)]).unwrap();
+    }
+    settle(&mut [&mut a, &mut b]);
+    assert!(a.sent().is_empty(), "nothing has been received");
+    let mut to = vec![0u8; 8];
+    for n in 0..count {
+        b.trecv(n, 1, &mut to);
+    }
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!((a.sent().len(), b.received().len()), (count, count));
+    (a.assert_idle(), b.assert_idle());
+}
+
+#[test]
 fn a_fenced_send_does_not_overtake() {
     for (fenced, goes, queued) in [(false, 1, false), (true, 0, false), (true, 0, true)] {
         let room = if queued { 0 } else { usize::MAX };

@@ -232,7 +232,7 @@ impl Node {
     /// Nothing of any operation is left behind.
     pub(super) fn assert_idle(&self) {
         let core = &self.engine.core;
-        assert_eq!(core.ops.len(), 0, "operations");
+        assert_eq!((core.ops.len(), core.queued), (0, 0), "operations");
         assert_eq!(core.transfers.len(), 0, "transfers");
         assert_eq!(core.services.len(), 0, "services");
         assert_eq!(core.multi.len(), 0, "multi-receive buffers");
