@@ -52,7 +52,7 @@ fn payload() -> impl Strategy<Value = (Vec<u64>, Vec<u8>)> {
 fn shaped() -> impl Strategy<Value = (u8, Vec<u64>)> {
     let remote = (0u64..5000, prop::sample::select(vec![0u64, 8, 64, 2048, 3000]), 0u64..2)
         .prop_map(|(addr, len, key)| vec![1, addr, len, KEY + key]);
-    (1u8..14, remote, word(), word()).prop_map(|(op, mut remote, a, b)| match op {
+    (1u8..18, remote, word(), word()).prop_map(|(op, mut remote, a, b)| match op {
         2 => (op, vec![a, remote[2], b, remote[2]]),
         3 => (op, vec![remote[2]]),
         7 => {
@@ -154,7 +154,7 @@ fn broken_packets_end_the_connection() {
     // Operations in the order of `post`: 0 send, 1 write, 2 atomic, 4 large read, 5 small read.
     let broken: [(u8, u64, Vec<u64>); 28] = [
         (0, 0, vec![]),
-        (14, 0, vec![]),
+        (18, 0, vec![]),
         (2, 5, vec![]),
         (2, 5, vec![op(0), 8]),
         (2, 5, vec![op(0), 8, 1 << 20, 9]),
