@@ -142,14 +142,14 @@ impl fmt::Debug for Buffers {
 #[derive(Debug)]
 pub struct Payload {
     buffers: Buffers,
-    /// Keeps the bytes that `buffers` describes; a box does not move them.
-    _owned: Option<Box<[u8]>>,
+    /// `buffers` describes bytes from `Box::into_raw`, which this value frees.
+    owned: bool,
 }
 
 impl Payload {
     /// Application memory.
     pub const fn borrowed(buffers: Buffers) -> Self {
-        Self { buffers, _owned: None }
+        Self { buffers, owned: false }
     }
 
     /// A copy, so that the application may reuse its memory at once.
@@ -158,18 +158,29 @@ impl Payload {
     }
 
     /// Bytes of our own.
-    pub fn owned(mut bytes: Box<[u8]>) -> Self {
+    pub fn owned(bytes: Box<[u8]>) -> Self {
         let mut all = Buffers::EMPTY;
-        all.iov[0] = IoVec { base: bytes.as_mut_ptr(), len: bytes.len() };
+        let len = bytes.len();
+        all.iov[0] = IoVec { base: Box::into_raw(bytes).cast(), len };
         all.count = 1;
-        all.len = bytes.len();
-        Self { buffers: all, _owned: Some(bytes) }
+        all.len = len;
+        Self { buffers: all, owned: true }
     }
 
     /// The bytes.
     #[inline]
     pub const fn buffers(&self) -> &Buffers {
         &self.buffers
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        if self.owned {
+            let IoVec { base, len } = self.buffers.iov[0];
+            // SAFETY: `owned` says that these are the parts of a box, given up once, here.
+            drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(base, len)) });
+        }
     }
 }
 

@@ -41,6 +41,8 @@ mod option {
 
 /// Bytes of one message in one packet, where the transport can.
 const EAGER: usize = 16 * 1024;
+/// Direct copies from both ends start here: below, the invitation costs more than it saves.
+const SHARED: usize = 256 * 1024;
 /// Largest atomic payload.
 const ATOMIC: usize = 4096;
 /// Bytes from one peer without receives before it keeps its payloads.
@@ -131,6 +133,7 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
         let limits = Limits {
             inject: sizes.inject,
             eager: EAGER,
+            shared: SHARED,
             outstanding: sizes.tx,
             atomic: ATOMIC,
             waiting_bytes: WAITING_BYTES,

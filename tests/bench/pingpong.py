@@ -23,6 +23,8 @@ from harness import libraries, pingpong  # noqa: E402
 from harness.children import Failed, run  # noqa: E402
 
 SIZES = [1, 8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20]
+# With more load than this before the start, other programs share the two processors.
+BUSY = 0.7
 OUTPUT = libraries.BUILD / "bench"
 
 
@@ -32,6 +34,8 @@ def main():
     OUTPUT.mkdir(parents=True, exist_ok=True)
     host = describe()
     print(f"host: {host['cpu']}, {host['cores']} cores, Linux {host['kernel']}", flush=True)
+    if host["load"] > BUSY:
+        print(f"the host is busy (load {host['load']:.1f}): take the least, not the medians")
     versions = {library.name: libraries.version(library) for library in chosen}
     for library in chosen:
         print(f"  {library.name:8} {library.title} {versions[library.name]}: {library.path}")
@@ -74,6 +78,8 @@ def main():
     text = json.dumps(document, indent=1)
     (OUTPUT / "pingpong.json").write_text(text + "\n", encoding="utf-8")
     print(f"written: {OUTPUT}/pingpong.md and pingpong.json")
+    if args.readme:
+        into_readme(table)
 
 
 def arguments():
@@ -83,6 +89,7 @@ def arguments():
     parser.add_argument("--pins", default="0,1", help="processors of server and client")
     parser.add_argument("--sizes", help="comma list of bytes")
     parser.add_argument("--libraries", default="percale,debian,wheel", help="which, ours first")
+    parser.add_argument("--readme", action="store_true", help="put the table into README.md")
     args = parser.parse_args()
     args.pins = args.pins.split(",")
     args.sizes = [int(size) for size in args.sizes.split(",")] if args.sizes else SIZES
@@ -143,7 +150,8 @@ def markdown(args, chosen, versions, results, floor, host):
         f"`fi_pingpong -p shm -e rdm -m {args.mode}`, microseconds per transfer, median of "
         f"{args.rounds} (least..largest); bare cache line {floor:.0f} ns.",
         f"{host['cpu']}, processors {' and '.join(args.pins)}, Linux {host['kernel']}, "
-        f"{host['date']}.",
+        f"{host['date']}."
+        + (f" Busy host, load {host['load']:.1f}." if host["load"] > BUSY else ""),
         "",
         "| size | " + " | ".join(name[x.name] for x in chosen)
         + "".join(f" | {name[first.name]} / {name[x.name]}" for x in others) + " |",
@@ -161,6 +169,15 @@ def markdown(args, chosen, versions, results, floor, host):
     return "\n".join(lines) + "\n"
 
 
+def into_readme(table):
+    """Replaces what stands between the two marks."""
+    path = libraries.ROOT / "README.md"
+    before, rest = path.read_text(encoding="utf-8").split("<!-- bench: begin -->")
+    _, after = rest.split("<!-- bench: end -->")
+    marked = f"<!-- bench: begin -->\n{table}<!-- bench: end -->"
+    path.write_text(before + marked + after, encoding="utf-8")
+
+
 def micros(value):
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
@@ -176,6 +193,7 @@ def describe():
         "cpu": model,
         "cores": os.cpu_count(),
         "kernel": platform.release(),
+        "load": os.getloadavg()[0],
         "date": datetime.date.today().isoformat(),
     }
 

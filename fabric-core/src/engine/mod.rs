@@ -67,6 +67,8 @@ pub struct Limits {
     pub inject: usize,
     /// Messages up to this size travel in one packet, if the transport can.
     pub eager: usize,
+    /// Direct copies of at least this many bytes are made from both ends, half as many at a time.
+    pub shared: usize,
     /// Operations that wait to be emitted at the same time. Those that a peer knows of are not
     /// counted: what they wait for may be a receive, which no progress of ours brings nearer.
     pub outstanding: usize,

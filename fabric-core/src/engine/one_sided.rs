@@ -4,7 +4,6 @@
 use super::{
     Core, Engine,
     packet::{GRANT_LIMIT, Places, Reader, RemotePieces, Words},
-    pull::SHARED,
     rendezvous::{NEED_READ, NEED_WRITE, Service, Transfer, TransferKind, payload_of},
     transmit::{TxKind, TxOp},
 };
@@ -170,7 +169,7 @@ impl<L: Lock> Core<L> {
         let want = remote.total();
         let targets: Vec<Buffers> = sinks.iter().map(|(sink, _)| *sink).collect();
         let places = places.as_slice();
-        let shared = want >= SHARED && targets.len() == 1;
+        let shared = want >= self.limits.shared && targets.len() == 1;
         if want == 0 || (!shared && self.copy_into(tx, peer, places, &targets).is_ok()) {
             self.written(peer, sinks.iter().map(|(_, region)| region), want, data);
             self.acknowledge(tx, peer, theirs, 0);
@@ -256,7 +255,7 @@ impl<L: Lock> Core<L> {
         }
         let (places, want) = (places.as_slice(), local.len());
         let kind = TransferKind::Read { ours: handle, theirs: packet.head.b };
-        if want < SHARED && self.copy_into(tx, peer, places, &[local]).is_ok() {
+        if want < self.limits.shared && self.copy_into(tx, peer, places, &[local]).is_ok() {
             self.copied(tx, Transfer { peer, kind, got: want, want, pull: None });
             return Some(());
         }

@@ -23,12 +23,7 @@ use crate::{
     wire::{Head, Op, Packet, WireTx, head_flags},
 };
 
-/// Transfers of at least this many bytes are shared; below, the invitation costs more than it
-/// saves.
-pub(super) const SHARED: usize = 256 << 10;
-
-/// Bytes copied in one progress call.
-const CHUNK: usize = 128 << 10;
+const PAGE: usize = 4096;
 
 /// A transfer that we copy: `floor..top` is still to be done here, above `top` all is there.
 #[derive(Debug)]
@@ -67,7 +62,8 @@ impl<L: Lock> Core<L> {
         want: usize,
     ) -> Option<TransferKind> {
         let copied = Places::<GRANT_LIMIT>::from_slice(places);
-        let (Some(places), true, true) = (copied, want >= SHARED, tx.can_copy(peer)) else {
+        let large = want >= self.limits.shared;
+        let (Some(places), true) = (copied, large && tx.can_copy(peer)) else {
             return Some(kind);
         };
         let origin = kind.origin();
@@ -89,10 +85,11 @@ impl<L: Lock> Core<L> {
     #[cold]
     pub(super) fn pull_some<T: WireTx>(&mut self, tx: &mut T) {
         let Some(handle) = self.pulls.pop_front() else { return };
+        let chunk = self.limits.shared / 2;
         let Some(transfer) = self.transfers.get_mut(handle) else { return };
         let (peer, sink) = (transfer.peer, transfer.kind.sink(&self.ops));
         let Some(pull) = &mut transfer.pull else { return };
-        let len = (pull.top - pull.floor).min(CHUNK);
+        let len = (pull.top - pull.floor).min(chunk);
         if len != 0 && !pull.failed {
             let start = pull.top - len;
             match tx.copy_from(peer, pull.places.as_slice(), start, &sink.slice(start, len)) {
@@ -150,15 +147,18 @@ impl<L: Lock> Core<L> {
 
     /// Lends the front half of what is left, if that is worth it.
     fn lend<T: WireTx>(&mut self, tx: &mut T, handle: Handle) {
+        let worth = self.limits.shared;
         let Some(transfer) = self.transfers.get_mut(handle) else { return };
         let (peer, sink) = (transfer.peer, transfer.kind.sink(&self.ops));
         let origin = transfer.kind.origin();
         let Some(pull) = &mut transfer.pull else { return };
         let left = pull.top - pull.floor;
-        if left < 2 * CHUNK || pull.lent_from.is_some() || pull.failed {
+        if left < worth || pull.lent_from.is_some() || pull.failed {
             return;
         }
-        let len = (left / 2).next_multiple_of(4096);
+        // Whole pages for the kernel, as far as there are any.
+        let half = left / 2;
+        let len = if half < PAGE { half } else { half - half % PAGE };
         let mut words = Words::new();
         words.push(pull.floor as u64);
         for piece in sink.slice(pull.floor, len).iov() {

@@ -5,7 +5,7 @@ use super::{
     Core, TxOp,
     packet::{Places, Reader},
     peers::Stream,
-    pull::{Origin, Pull, SHARED},
+    pull::{Origin, Pull},
     receive::{Arrival, Body, Receive},
     transmit::TxKind,
 };
@@ -123,7 +123,8 @@ impl<L: Lock> Core<L> {
         let local = receive.buffers.slice(0, arrival.len);
         let want = local.len();
         let places = offer.places.as_slice();
-        if want == 0 || (want < SHARED && self.copy_into(tx, peer, places, &[local]).is_ok()) {
+        let small = want < self.limits.shared;
+        if want == 0 || (small && self.copy_into(tx, peer, places, &[local]).is_ok()) {
             self.complete_receive(&receive, arrival, Ok(want));
             self.acknowledge(tx, peer, offer.handle, 0);
             return;

@@ -48,7 +48,11 @@ impl Memory {
 
     fn contains(&mut self, at: *const u8, len: usize) -> bool {
         let base = self.base().as_ptr() as usize;
-        (at as usize) >= base && at as usize + len <= base + self.geometry.bytes()
+        let (from, to) = (at as usize, at as usize + len);
+        let bulk = base + (3 + self.geometry.slots as usize) * LINE;
+        // A small payload does not leave its slot.
+        let in_slot = from > base + 3 * LINE && to <= bulk && to <= from.next_multiple_of(LINE);
+        in_slot || from >= bulk && to <= base + self.geometry.bytes()
     }
 
     fn assert_guards(&mut self) {

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::{
-    node::{Node, iov, meta, pair, settle, want},
+    node::{Done, Node, iov, meta, pair, settle, want},
     wire::Script,
 };
 use crate::{
@@ -52,7 +52,7 @@ fn payload() -> impl Strategy<Value = (Vec<u64>, Vec<u8>)> {
 fn shaped() -> impl Strategy<Value = (u8, Vec<u64>)> {
     let remote = (0u64..5000, prop::sample::select(vec![0u64, 8, 64, 2048, 3000]), 0u64..2)
         .prop_map(|(addr, len, key)| vec![1, addr, len, KEY + key]);
-    (1u8..14, remote, word(), word()).prop_map(|(op, mut remote, a, b)| match op {
+    (1u8..18, remote, word(), word()).prop_map(|(op, mut remote, a, b)| match op {
         2 => (op, vec![a, remote[2], b, remote[2]]),
         3 => (op, vec![remote[2]]),
         7 => {
@@ -76,8 +76,26 @@ fn packet() -> impl Strategy<Value = (Head, Vec<u64>, Vec<u8>)> {
         let len = if op == 6 { words[2] as usize } else { 0 };
         (op, words, vec![7; len])
     });
-    (prop_oneof![free, formed, exact], 0u8..64, word(), word())
-        .prop_map(|((op, words, bytes), flags, a, b)| (Head { op, flags, a, b }, words, bytes))
+    let whole = (prop_oneof![free, formed, exact], 0u8..64, word(), word())
+        .prop_map(|((op, words, bytes), flags, a, b)| (Head { op, flags, a, b }, words, bytes));
+    prop_oneof![2 => whole, 1 => transfer()]
+}
+
+/// Offers, grants and segments that belong together more often than not.
+fn transfer() -> impl Strategy<Value = (Head, Vec<u64>, Vec<u8>)> {
+    let handle = (0u64..7).prop_map(|index| 1 << 32 | index);
+    let len = prop::sample::select(vec![1u64, 8, 64, 512, 2048]);
+    let address = (0..ARENA as u64).prop_map(|at| ADDRESS | at);
+    let op = prop::sample::select(vec![2u8, 4, 4, 4, 7, 11]);
+    (op, handle, len, address).prop_map(|(op, a, len, at)| {
+        let (words, bytes) = match op {
+            2 => (vec![a, len, at, len], 0),
+            4 => (vec![], len as usize),
+            7 => (vec![1, 0, len, KEY, at, len], 0),
+            _ => (vec![at, len], 0),
+        };
+        (Head { op, flags: 1, a, b: a }, words, vec![7; bytes])
+    })
 }
 
 struct Target {
@@ -102,12 +120,12 @@ impl Target {
         let at = |len| [RmaIov { addr: 0, len, key: 1 }];
         node.send(meta(1, 1), Some(5), &[windows[0]]).unwrap();
         node.rma(meta(1, 2), RmaKind::Write, &[windows[1]], &at(COVERED)).unwrap();
-        node.rma(meta(1, 3), RmaKind::Read, &[windows[2]], &at(COVERED)).unwrap();
-        node.rma(meta(1, 4), RmaKind::Read, &[IoVec { len: 512, ..windows[3] }], &at(512)).unwrap();
         let eight = IoVec { len: 8, ..windows[4] };
         node.fetch_add(meta(1, 5), &[eight], &[eight], &at(8)).unwrap();
         let acknowledged = TxMeta { flags: Flags::DELIVERY_COMPLETE, ..meta(1, 6) };
         node.send(acknowledged, None, &[eight]).unwrap();
+        node.rma(meta(1, 3), RmaKind::Read, &[windows[2]], &at(COVERED)).unwrap();
+        node.rma(meta(1, 4), RmaKind::Read, &[IoVec { len: 512, ..windows[3] }], &at(512)).unwrap();
         let any = |context| RecvOp { ignore: u64::MAX, ..want(context, 0) };
         node.recv(RecvOp { iov: &[windows[5]], ..any(10) }).unwrap();
         node.recv(RecvOp { iov: &[windows[6]], src: 1, ..any(11) }).unwrap();
@@ -126,6 +144,57 @@ impl Target {
             let from = if n <= 8 { COVERED } else { 0 };
             assert!(window[from..].iter().all(|byte| *byte == CANARY), "window {n}");
         }
+    }
+}
+
+#[test]
+fn broken_packets_end_the_connection() {
+    let op = |n: u64| 1 << 32 | n;
+    let huge = isize::MAX as u64 + 1;
+    // Operations in the order of `post`: 0 send, 1 write, 2 atomic, 4 large read, 5 small read.
+    let broken: [(u8, u64, Vec<u64>); 28] = [
+        (0, 0, vec![]),
+        (18, 0, vec![]),
+        (2, 5, vec![]),
+        (2, 5, vec![op(0), 8]),
+        (2, 5, vec![op(0), 8, 1 << 20, 9]),
+        (2, 5, vec![op(0), 8, 1 << 20]),
+        (2, 5, vec![op(0), huge, 1 << 20, huge]),
+        (2, 5, vec![op(0), 8, u64::MAX, 8]),
+        (2, 5, vec![op(0), 5, 1, 1, 2, 1, 3, 1, 4, 1, 5, 1]),
+        (3, op(0), vec![]),
+        (3, op(0), vec![COVERED as u64 + 1]),
+        (3, op(4), vec![8]),
+        (3, op(2), vec![8]),
+        (5, op(4), vec![]),
+        (5, op(2), vec![]),
+        (6, 0, vec![]),
+        (6, 0, vec![5, 0, 0, KEY, 0, 0, KEY, 0, 0, KEY, 0, 0, KEY, 0, 0, KEY]),
+        (6, 0, vec![1, 0, 16, KEY, 7]),
+        (6, 0, vec![2, 0, huge - 1, KEY, 0, huge - 1, KEY]),
+        (7, 0, vec![1, 0, 16, KEY, 1 << 20, 8]),
+        (8, 0, vec![1, 0, 16]),
+        (9, 0, vec![3, 1, 0, 8, KEY, 7]),
+        (9, 0, vec![7 << 8, 1, 0, 8, KEY]),
+        (10, op(5), vec![7]),
+        (10, op(5), vec![7; 65]),
+        (10, op(0), vec![7]),
+        (11, op(0), vec![1 << 20, COVERED as u64]),
+        (11, op(4), vec![1 << 20, 8]),
+    ];
+    for (op, a, words) in broken {
+        let (shared, node, _) = pair(Script::default());
+        let mut target = Target { node, arena: vec![CANARY; ARENA] };
+        target.post();
+        let payload = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        shared.net().inject(1, 0, Head { op, flags: 1, a, b: 0 }, payload);
+        target.node.engine.progress();
+        assert_eq!(shared.net().failed, [(0, 1)], "{op} {a:#x} {words:x?}");
+        settle(&mut [&mut target.node]);
+        let sent = target.node.sent();
+        let failed = sent.iter().filter(|done| matches!(done, Done::Err(_))).count();
+        assert_eq!((sent.len(), failed), (6, 6));
+        target.assert_canaries();
     }
 }
 

@@ -187,8 +187,9 @@ fn operations_that_a_peer_knows_of_do_not_count_as_waiting() {
 
 #[test]
 fn a_fenced_send_does_not_overtake() {
-    for (fenced, goes) in [(false, 1), (true, 0)] {
-        let (shared, mut a, mut b) = pair(Script::default());
+    for (fenced, goes, queued) in [(false, 1, false), (true, 0, false), (true, 0, true)] {
+        let room = if queued { 0 } else { usize::MAX };
+        let (shared, mut a, mut b) = pair(Script { room, ..Script::default() });
         let mut memory = vec![0u8; 64];
         b.expose(9, &mut memory, Flags::REMOTE_WRITE);
         let mut bytes = [7u8; 8];
@@ -196,6 +197,8 @@ fn a_fenced_send_does_not_overtake() {
         a.rma(meta(1, 1), RmaKind::Write, &[iov(&mut bytes)], &[remote]).unwrap();
         let flags = if fenced { Flags::FENCE } else { Flags::empty() };
         a.send(TxMeta { flags, ..meta(1, 2) }, Some(5), &[iov(&mut bytes)]).unwrap();
+        shared.net().script.room = usize::MAX;
+        a.engine.progress();
         let messages = shared.net().emitted.get(&(Op::Message as u8)).copied().unwrap_or(0);
         assert_eq!(messages, goes, "the write has not been answered");
         let mut to = vec![0u8; 8];

@@ -46,6 +46,7 @@ impl AddressFormat for Numbers {
 pub(super) const LIMITS: Limits = Limits {
     inject: 256,
     eager: 1024,
+    shared: 2048,
     outstanding: 64,
     atomic: 4096,
     waiting_bytes: 8192,

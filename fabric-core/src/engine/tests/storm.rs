@@ -268,6 +268,7 @@ impl Storm {
 
     fn post(&mut self, node: usize, want: Want, multi: bool, len: usize) {
         let mut room = vec![0; len];
+        self.shared.net().memory.push(iov(&mut room));
         let flags = if multi { Flags::MULTI_RECV } else { Flags::empty() };
         let op = RecvOp {
             iov: &[iov(&mut room)],
@@ -307,6 +308,7 @@ impl Storm {
         let at = self.dice.roll(10_000) as usize;
         let bad = self.dice.one_in(8);
         let mut room = vec![0; len];
+        self.shared.net().memory.push(iov(&mut room));
         let meta = self.without_data(target);
         let key = if bad { NO_KEY } else { STILL };
         let remote = [RmaIov { addr: at as u64, len, key }];
