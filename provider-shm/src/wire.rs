@@ -31,7 +31,8 @@ const LISTENER: u64 = 0;
 /// Sockets handled in one look.
 const READY: usize = 32;
 
-/// Links that have not introduced themselves; further ones wait in the backlog.
+/// Links that have not introduced themselves; when more come, the oldest is closed. Peers connect
+/// and introduce themselves in one go, so that only one that says nothing can get so old.
 const STRANGERS: usize = 256;
 
 /// Looks at the sockets are this far apart while packets are polled for.
@@ -67,7 +68,8 @@ pub struct ShmWire {
     listener: Option<OwnedFd>,
     /// Watched sockets and whose they are, once they have said so.
     links: Slab<Watched>,
-    strangers: usize,
+    /// Links that have not introduced themselves, oldest first.
+    strangers: VecDeque<Handle>,
     by_address: HashMap<Box<[u8]>, PeerId>,
     /// Ended peers whose last packets are still to be read.
     ending: Vec<(PeerId, Errno)>,
@@ -119,17 +121,19 @@ impl ShmWire {
     fn accept(&mut self) {
         for _ in 0..READY {
             let Some(listener) = &self.listener else { return };
-            if self.strangers >= STRANGERS {
-                return;
-            }
             match accept_one(listener) {
                 Ok(Some(link)) => {
                     let link = Arc::new(link);
                     // A peer that is gone already is found out by `hear`.
                     let _ = link.say_hello(&self.tx.hello);
                     if let Some(handle) = self.watch(link, None) {
-                        self.strangers += 1;
+                        self.strangers.push_back(handle);
                         self.hear(handle);
+                        if self.strangers.len() > STRANGERS
+                            && let Some(oldest) = self.strangers.front()
+                        {
+                            self.hung_up(*oldest, Errno::ETIMEDOUT);
+                        }
                     }
                 }
                 Ok(None) => return,
@@ -181,7 +185,7 @@ impl ShmWire {
         let peer = match self.links.get(handle).and_then(|watched| watched.peer) {
             Some(peer) => peer,
             None => {
-                self.strangers -= 1;
+                self.strangers.retain(|stranger| *stranger != handle);
                 self.peer_slot(&hello.address)
             }
         };
@@ -205,7 +209,7 @@ impl ShmWire {
         self.sockets.remove(watched.link.as_fd());
         match watched.peer {
             Some(peer) => self.end(peer, reason),
-            None => self.strangers -= 1,
+            None => self.strangers.retain(|stranger| *stranger != handle),
         }
     }
 
@@ -282,7 +286,7 @@ impl Wire for ShmWire {
             sockets: WaitSet::new()?,
             listener: None,
             links: Slab::new(usize::MAX),
-            strangers: 0,
+            strangers: VecDeque::new(),
             by_address: HashMap::new(),
             ending: Vec::new(),
             events: VecDeque::new(),
@@ -320,6 +324,7 @@ impl Wire for ShmWire {
             self.forget(peer);
         }
         self.links.drain().for_each(drop);
+        self.strangers.clear();
         self.events.clear();
         self.ending.clear();
     }
