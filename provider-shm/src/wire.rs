@@ -71,6 +71,9 @@ pub struct ShmWire {
     /// Links that have not introduced themselves, oldest first.
     strangers: VecDeque<Handle>,
     by_address: HashMap<Box<[u8]>, PeerId>,
+    /// Peers that have introduced themselves while the last packets of an earlier one of the same
+    /// address were still to be read. Nothing else of what they say is heard before.
+    successors: Vec<(Handle, Hello)>,
     /// Ended peers whose last packets are still to be read.
     ending: Vec<(PeerId, Errno)>,
     events: VecDeque<Event>,
@@ -161,6 +164,9 @@ impl ShmWire {
     /// Everything that a peer says now.
     fn hear(&mut self, handle: Handle) {
         loop {
+            if self.successors.iter().any(|(waiting, _)| *waiting == handle) {
+                return;
+            }
             let Some(watched) = self.links.get(handle) else { return };
             let (link, peer) = (watched.link.clone(), watched.peer);
             match (link.hear(), peer) {
@@ -189,12 +195,24 @@ impl ShmWire {
                 self.peer_slot(&hello.address)
             }
         };
-        let known = self.tx.peers[peer as usize].hello.as_ref();
-        if known.is_some_and(|known| known.id != hello.id) {
-            // Another endpoint has taken the address of one that we have not seen end.
+        if self.precedes(peer, &hello) {
+            // Another endpoint has taken the address of one that we have not seen end, or that has
+            // ended and whose last packets are still to be read. The new one has its turn then.
             self.end(peer, Errno::ECONNRESET);
+            self.successors.push((handle, hello));
             self.finish_ending();
+            return;
         }
+        self.admit(handle, peer, link, hello);
+    }
+
+    /// Whether the peer as we know it is another than the one that says this.
+    fn precedes(&self, peer: PeerId, hello: &Hello) -> bool {
+        let known = self.tx.peers[peer as usize].hello.as_ref();
+        known.is_some_and(|known| known.id != hello.id)
+    }
+
+    fn admit(&mut self, handle: Handle, peer: PeerId, link: &Arc<Link>, hello: Hello) {
         if let Some(watched) = self.links.get_mut(handle) {
             watched.peer = Some(peer);
         }
@@ -202,6 +220,22 @@ impl ShmWire {
         tx.hello = Some(hello);
         tx.link.get_or_insert_with(|| link.clone());
         self.rx.peers[peer as usize].link.get_or_insert_with(|| link.clone());
+    }
+
+    /// Admits those who have waited for the end of their predecessors.
+    fn admit_successors(&mut self) {
+        for (handle, hello) in std::mem::take(&mut self.successors) {
+            let Some(watched) = self.links.get(handle) else { continue };
+            let link = watched.link.clone();
+            let peer = self.peer_slot(&hello.address);
+            if self.precedes(peer, &hello) {
+                self.end(peer, Errno::ECONNRESET);
+                self.successors.push((handle, hello));
+            } else {
+                self.admit(handle, peer, &link, hello);
+                self.hear(handle);
+            }
+        }
     }
 
     fn hung_up(&mut self, handle: Handle, reason: Errno) {
@@ -236,6 +270,7 @@ impl ShmWire {
                 String::from_utf8_lossy(self.address(peer)).trim_end_matches('\0')
             );
             self.events.push_back(Event::Down(peer, reason));
+            self.admit_successors();
         }
     }
 
@@ -288,6 +323,7 @@ impl Wire for ShmWire {
             links: Slab::new(usize::MAX),
             strangers: VecDeque::new(),
             by_address: HashMap::new(),
+            successors: Vec::new(),
             ending: Vec::new(),
             events: VecDeque::new(),
             _probe: probe,
@@ -325,6 +361,7 @@ impl Wire for ShmWire {
         }
         self.links.drain().for_each(drop);
         self.strangers.clear();
+        self.successors.clear();
         self.events.clear();
         self.ending.clear();
     }
