@@ -31,7 +31,8 @@ const LISTENER: u64 = 0;
 /// Sockets handled in one look.
 const READY: usize = 32;
 
-/// Links that have not introduced themselves; further ones wait in the backlog.
+/// Links that have not introduced themselves; when more come, the oldest is closed. Peers connect
+/// and introduce themselves in one go, so that only one that says nothing can get so old.
 const STRANGERS: usize = 256;
 
 /// Looks at the sockets are this far apart while packets are polled for.
@@ -67,8 +68,12 @@ pub struct ShmWire {
     listener: Option<OwnedFd>,
     /// Watched sockets and whose they are, once they have said so.
     links: Slab<Watched>,
-    strangers: usize,
+    /// Links that have not introduced themselves, oldest first.
+    strangers: VecDeque<Handle>,
     by_address: HashMap<Box<[u8]>, PeerId>,
+    /// Peers that have introduced themselves while the last packets of an earlier one of the same
+    /// address were still to be read. Nothing else of what they say is heard before.
+    successors: Vec<(Handle, Hello)>,
     /// Ended peers whose last packets are still to be read.
     ending: Vec<(PeerId, Errno)>,
     events: VecDeque<Event>,
@@ -119,17 +124,19 @@ impl ShmWire {
     fn accept(&mut self) {
         for _ in 0..READY {
             let Some(listener) = &self.listener else { return };
-            if self.strangers >= STRANGERS {
-                return;
-            }
             match accept_one(listener) {
                 Ok(Some(link)) => {
                     let link = Arc::new(link);
                     // A peer that is gone already is found out by `hear`.
                     let _ = link.say_hello(&self.tx.hello);
                     if let Some(handle) = self.watch(link, None) {
-                        self.strangers += 1;
+                        self.strangers.push_back(handle);
                         self.hear(handle);
+                        if self.strangers.len() > STRANGERS
+                            && let Some(oldest) = self.strangers.front()
+                        {
+                            self.hung_up(*oldest, Errno::ETIMEDOUT);
+                        }
                     }
                 }
                 Ok(None) => return,
@@ -157,6 +164,9 @@ impl ShmWire {
     /// Everything that a peer says now.
     fn hear(&mut self, handle: Handle) {
         loop {
+            if self.successors.iter().any(|(waiting, _)| *waiting == handle) {
+                return;
+            }
             let Some(watched) = self.links.get(handle) else { return };
             let (link, peer) = (watched.link.clone(), watched.peer);
             match (link.hear(), peer) {
@@ -181,16 +191,28 @@ impl ShmWire {
         let peer = match self.links.get(handle).and_then(|watched| watched.peer) {
             Some(peer) => peer,
             None => {
-                self.strangers -= 1;
+                self.strangers.retain(|stranger| *stranger != handle);
                 self.peer_slot(&hello.address)
             }
         };
-        let known = self.tx.peers[peer as usize].hello.as_ref();
-        if known.is_some_and(|known| known.id != hello.id) {
-            // Another endpoint has taken the address of one that we have not seen end.
+        if self.precedes(peer, &hello) {
+            // Another endpoint has taken the address of one that we have not seen end, or that has
+            // ended and whose last packets are still to be read. The new one has its turn then.
             self.end(peer, Errno::ECONNRESET);
+            self.successors.push((handle, hello));
             self.finish_ending();
+            return;
         }
+        self.admit(handle, peer, link, hello);
+    }
+
+    /// Whether the peer as we know it is another than the one that says this.
+    fn precedes(&self, peer: PeerId, hello: &Hello) -> bool {
+        let known = self.tx.peers[peer as usize].hello.as_ref();
+        known.is_some_and(|known| known.id != hello.id)
+    }
+
+    fn admit(&mut self, handle: Handle, peer: PeerId, link: &Arc<Link>, hello: Hello) {
         if let Some(watched) = self.links.get_mut(handle) {
             watched.peer = Some(peer);
         }
@@ -200,12 +222,28 @@ impl ShmWire {
         self.rx.peers[peer as usize].link.get_or_insert_with(|| link.clone());
     }
 
+    /// Admits those who have waited for the end of their predecessors.
+    fn admit_successors(&mut self) {
+        for (handle, hello) in std::mem::take(&mut self.successors) {
+            let Some(watched) = self.links.get(handle) else { continue };
+            let link = watched.link.clone();
+            let peer = self.peer_slot(&hello.address);
+            if self.precedes(peer, &hello) {
+                self.end(peer, Errno::ECONNRESET);
+                self.successors.push((handle, hello));
+            } else {
+                self.admit(handle, peer, &link, hello);
+                self.hear(handle);
+            }
+        }
+    }
+
     fn hung_up(&mut self, handle: Handle, reason: Errno) {
         let Some(watched) = self.links.remove(handle) else { return };
         self.sockets.remove(watched.link.as_fd());
         match watched.peer {
             Some(peer) => self.end(peer, reason),
-            None => self.strangers -= 1,
+            None => self.strangers.retain(|stranger| *stranger != handle),
         }
     }
 
@@ -232,6 +270,7 @@ impl ShmWire {
                 String::from_utf8_lossy(self.address(peer)).trim_end_matches('\0')
             );
             self.events.push_back(Event::Down(peer, reason));
+            self.admit_successors();
         }
     }
 
@@ -282,8 +321,9 @@ impl Wire for ShmWire {
             sockets: WaitSet::new()?,
             listener: None,
             links: Slab::new(usize::MAX),
-            strangers: 0,
+            strangers: VecDeque::new(),
             by_address: HashMap::new(),
+            successors: Vec::new(),
             ending: Vec::new(),
             events: VecDeque::new(),
             _probe: probe,
@@ -320,6 +360,8 @@ impl Wire for ShmWire {
             self.forget(peer);
         }
         self.links.drain().for_each(drop);
+        self.strangers.clear();
+        self.successors.clear();
         self.events.clear();
         self.ending.clear();
     }

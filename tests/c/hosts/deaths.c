@@ -219,6 +219,68 @@ static void any_moment(int rounds) {
     close_side(&side);
 }
 
+/* Sends a few messages, then waits for its end. */
+static int sender(struct other other) {
+    struct side side;
+    open_side(&side, (struct wish){.name = "hosts.deaths.sender"});
+    introduce(&side, other);
+    static uint64_t values[3];
+    uint64_t first;
+    hear(&side, other, &first, sizeof first);
+    struct op ops[3] = {0};
+    for (uint64_t i = 0; i < 3; i++) {
+        values[i] = first + i;
+        POST(&side, fi_tsend(side.ep, &values[i], 8, NULL, side.peer, first + i, &ops[i]));
+        expect(&side, &ops[i]);
+    }
+    tell(other, &first, sizeof first);
+    meet(&side, other);
+    for (;;)
+        drain(&side);
+}
+
+/* A peer ends and another takes its address, and we notice both only afterwards: what the first
+ * has said is still there, and the second is served. */
+static void replaced(void) {
+    struct side side;
+    open_side(&side, (struct wish){0});
+    for (int round = 0; round < 10; round++) {
+        struct other other;
+        for (uint64_t first = 0; first < 6; first += 3) {
+            uint64_t said;
+            if (first)
+                kill_other(&other);
+            other = start(sender);
+            char name[256];
+            tell(other, name, own_name(&side, name, sizeof name));
+            hear(NULL, other, name, sizeof name);
+            side.peer = insert(&side, name);
+            tell(other, &first, sizeof first);
+            hear(NULL, other, &said, sizeof said);
+        }
+        for (uint64_t i = 0; i < 6; i++) {
+            struct op op = {0};
+            uint64_t value = 99;
+            POST(&side, fi_trecv(side.ep, &value, 8, NULL, FI_ADDR_UNSPEC, i, 0, &op));
+            expect(&side, &op);
+            CHECK(value == i);
+        }
+        for (double end = now() + 0.01; now() < end;)
+            drain(&side);
+        struct op op = {0};
+        char byte = 1;
+        POST(&side, fi_send(side.ep, &byte, 1, NULL, side.peer, &op));
+        expect(&side, &op);
+        meet(&side, other);
+        struct op end = {0};
+        POST(&side, fi_recv(side.ep, &byte, 1, NULL, side.peer, &end));
+        kill_other(&other);
+        wait_op(&side, &end);
+        CHECK(end.err);
+    }
+    close_side(&side);
+}
+
 /* A blocking read is woken by the end of a peer that a receive names. */
 static void asleep(void) {
     struct side side;
@@ -269,6 +331,8 @@ int main(int argc, char **argv) {
         cycles(50);
     } else if (strcmp(argv[1], "any-moment") == 0) {
         any_moment(100);
+    } else if (strcmp(argv[1], "replaced") == 0) {
+        replaced();
     } else if (strcmp(argv[1], "asleep") == 0) {
         asleep();
     } else {
