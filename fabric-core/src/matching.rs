@@ -16,6 +16,7 @@ mod unexpected;
 use std::fmt;
 
 use self::{
+    list::Found,
     list::{List, NodeId},
     unexpected::Unexpected,
 };
@@ -64,6 +65,15 @@ pub struct PostedId {
     node: NodeId,
 }
 
+/// What [`Matcher::match_arrival`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matched<R> {
+    /// The receive, which is posted no more.
+    Taken(R),
+    /// A receive that stays posted.
+    Kept(PostedId),
+}
+
 /// Posted receives and waiting messages.
 pub struct Matcher<R, U> {
     posted: [List<(Want, R)>; 2],
@@ -103,6 +113,20 @@ impl<R, U> Matcher<R, U> {
     pub fn find_posted(&mut self, key: &Key) -> Option<PostedId> {
         let node = self.posted[usize::from(key.tagged)].find(|(want, _)| want.accepts(key))?;
         Some(PostedId { tagged: key.tagged, node })
+    }
+
+    /// The first receive that accepts `key`: taken out, unless it is one that `keep` says goes on.
+    #[inline]
+    pub fn match_arrival(
+        &mut self,
+        key: &Key,
+        keep: impl FnOnce(&R) -> bool,
+    ) -> Option<Matched<R>> {
+        let list = &mut self.posted[usize::from(key.tagged)];
+        match list.find_or_take(|(want, _)| want.accepts(key), |(_, receive)| keep(receive))? {
+            Found::Taken((_, receive)) => Some(Matched::Taken(receive)),
+            Found::Kept(node) => Some(Matched::Kept(PostedId { tagged: key.tagged, node })),
+        }
     }
 
     /// A posted receive.

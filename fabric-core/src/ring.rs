@@ -28,6 +28,9 @@ use crate::{
 /// Bytes of a cache line and a slot.
 pub const LINE: usize = 64;
 
+/// Bytes of the next payload that are asked for in advance.
+const OWN_AHEAD: usize = 4096;
+
 const HAS_B: u8 = head_flags::TRANSPORT;
 const IN_BULK: u8 = head_flags::TRANSPORT << 1;
 
@@ -296,7 +299,24 @@ impl Producer {
         slot.word.store(word, Ordering::Release);
         self.next = self.next.wrapping_add(1);
         self.refused = None;
+        if bulk.is_some() {
+            self.own_next_bulk(total);
+        }
         Ok(())
+    }
+
+    /// Asks for the lines that the next payload of this size will be written to: the consumer had
+    /// them last, and fetching them while nobody waits is free.
+    #[inline]
+    fn own_next_bulk(&self, len: usize) {
+        let size = self.memory.geometry.bulk as usize;
+        let offset = (self.bulk_head % size as u64) as usize;
+        let mut at = if offset + len > size { 0 } else { offset };
+        let end = at + len.min(OWN_AHEAD);
+        while at < end {
+            own_line(self.memory.bulk.wrapping_add(at));
+            at += LINE;
+        }
     }
 
     #[cold]
@@ -368,6 +388,19 @@ impl Producer {
     pub fn pressure(&self) -> bool {
         self.memory.lines().consumer.pressure.load(Ordering::Relaxed) != 0
     }
+}
+
+/// Hints that a line will be written.
+#[inline]
+fn own_line(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    // SAFETY: a prefetch never faults and changes nothing that a program can see; the instruction
+    // is a no-op where it is not known.
+    unsafe {
+        core::arch::asm!("prefetchw [{at}]", at = in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
+    let _ = at;
 }
 
 /// Copies a source to `to`.

@@ -62,6 +62,8 @@ pub(crate) struct TxPeer {
     pub(crate) address: Box<[u8]>,
     /// As introduced by the peer.
     pub(crate) hello: Option<Hello>,
+    /// The peer has said that it never sleeps.
+    pub(crate) always_polls: bool,
     pub(crate) link: Option<Arc<Link>>,
     ring: Option<Outgoing>,
     /// A first ring that could not be handed over yet: the peer's backlog was full.
@@ -265,15 +267,15 @@ fn is_hot(segment: &Segment) -> bool {
 impl WireTx for ShmTx {
     #[inline]
     fn try_emit(&mut self, peer: PeerId, head: Head, source: &Source<'_>) -> Result<(), Refused> {
-        if self.peers.get(peer as usize).is_some_and(|state| state.crowded) {
+        let mut state = self.peers.get_mut(peer as usize).ok_or(Refused::Down(Errno::EINVAL))?;
+        if state.crowded {
             self.relieve(peer);
+            state = self.peers.get_mut(peer as usize).ok_or(Refused::Down(Errno::EINVAL))?;
         }
-        let state = self.peers.get_mut(peer as usize).ok_or(Refused::Down(Errno::EINVAL))?;
         let Some(ring) = &mut state.ring else { return self.emit_first(peer, head, source) };
         match ring.producer.push(head, source) {
             Ok(()) => {
-                let may_sleep = state.hello.as_ref().is_none_or(|hello| hello.sleeps);
-                if may_sleep && ring.producer.consumer_sleeps() {
+                if !state.always_polls && ring.producer.consumer_sleeps() {
                     state.wake();
                 }
                 Ok(())
@@ -321,17 +323,14 @@ impl WireTx for ShmTx {
         local: &Buffers,
     ) -> Result<()> {
         let state = self.peer(peer).ok_or(Errno::EINVAL)?;
-        let link = state.link.as_ref().ok_or(Errno::ENOTCONN)?;
-        let copied = copy::from_process(link.pid(), remote, skip, local);
-        // The number may meanwhile be another process's: what was read counts only if the peer is
-        // still there now.
-        if copied.is_ok() && link.is_alive() {
-            return Ok(());
-        }
+        let (Some(link), Some(hello)) = (&state.link, &state.hello) else {
+            return Err(Errno::ENOTCONN);
+        };
+        let copied = copy::from_process(link.pid(), hello.probe, remote, skip, local);
         if matches!(copied, Err(Errno::EPERM | Errno::ENOSYS)) {
             state.copies = Copies::Fail;
         }
-        Err(copied.err().unwrap_or(Errno::ECONNRESET))
+        copied
     }
 
     fn copy_to(&mut self, peer: PeerId, local: &Buffers, remote: &[(u64, u64)]) -> Result<()> {
@@ -450,10 +449,11 @@ impl WireRx for ShmRx {
     #[inline]
     fn next_ready(&mut self) -> Option<PeerId> {
         while let Some(&peer) = self.active.get(self.at) {
+            // Whatever this one has left when the caller has had enough waits for its next turn.
+            self.at += 1;
             if self.ready(peer) {
                 return Some(peer);
             }
-            self.at += 1;
         }
         if !self.others.is_empty()
             && let Some(peer) = self.sweep()

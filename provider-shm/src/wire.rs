@@ -36,7 +36,7 @@ const READY: usize = 32;
 const STRANGERS: usize = 256;
 
 /// Looks at the sockets are this far apart while packets are polled for.
-const IDLE_TICKS: u64 = ticks_of(20);
+const IDLE_TICKS: u64 = ticks_of(100);
 /// The same while an answer is expected.
 const HURRY_TICKS: u64 = ticks_of(2);
 
@@ -217,6 +217,7 @@ impl ShmWire {
             watched.peer = Some(peer);
         }
         let tx = &mut self.tx.peers[peer as usize];
+        tx.always_polls = !hello.sleeps;
         tx.hello = Some(hello);
         tx.link.get_or_insert_with(|| link.clone());
         self.rx.peers[peer as usize].link.get_or_insert_with(|| link.clone());
@@ -377,7 +378,7 @@ impl Wire for ShmWire {
     #[inline]
     fn poll_event(&mut self, now: bool) -> Option<Event> {
         self.polls = self.polls.wrapping_add(1);
-        if now || self.polls.is_multiple_of(4) {
+        if now || self.polls.is_multiple_of(8) {
             let hurry = self.rx.hurry || !self.tx.fresh.is_empty() || !self.ending.is_empty();
             let pause = if hurry { HURRY_TICKS } else { IDLE_TICKS };
             if ticks().wrapping_sub(self.last_look) > pause || (now && self.events.is_empty()) {

@@ -113,6 +113,8 @@ pub struct Engine<W: Wire, L: Lock> {
     pub(crate) core: Core<L>,
     /// Data calls are accepted.
     pub(crate) enabled: bool,
+    /// Progress calls in a row that found packets, modulo 2^32.
+    busy: u32,
 }
 
 impl<W: Wire, L: Lock> fmt::Debug for Engine<W, L> {
@@ -145,6 +147,9 @@ pub(crate) struct Core<L: Lock> {
 /// Packets handled in one progress call before the caller gets its turn.
 const BUDGET: usize = 64;
 
+/// Calls in a row that found packets before connections are looked at all the same.
+const BUSY: u32 = 64;
+
 impl<W: Wire, L: Lock> Engine<W, L> {
     /// An engine over `wire` for a domain's `regions`.
     pub fn new(wire: W, regions: Arc<MrTable>, limits: Limits) -> Self {
@@ -164,7 +169,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             limits,
             stats: Stats::default(),
         };
-        Self { wire, core, enabled: false }
+        Self { wire, core, enabled: false, busy: 0 }
     }
 
     /// Takes the address vector's entries as peers.
@@ -187,13 +192,18 @@ impl<W: Wire, L: Lock> Engine<W, L> {
                 break;
             }
         }
+        // Whoever has something to read should read it: sockets are looked at in quieter calls, or
+        // after many busy ones.
+        self.busy = if left == BUDGET { 0 } else { self.busy.wrapping_add(1) };
         if !self.core.pulls.is_empty() {
             self.core.pull_some(self.wire.tx());
         }
         if !self.core.blocked.is_empty() {
             self.core.flush(self.wire.tx());
         }
-        self.events(false);
+        if self.busy.is_multiple_of(BUSY) {
+            self.events(false);
+        }
     }
 
     /// Handles the packets that one peer has sent, within the budget.

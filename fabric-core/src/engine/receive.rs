@@ -6,7 +6,7 @@ use crate::{
     completion::{CqError, Entry},
     flags::Flags,
     lock::Lock,
-    matching::{ANY_PEER, Key, PeerId, PostedId, Want},
+    matching::{ANY_PEER, Key, Matched, PeerId, Want},
     mem::{Buffers, Payload},
     op::{ADDR_UNSPEC, RecvOp},
     slab::Handle,
@@ -215,9 +215,8 @@ impl<L: Lock> Core<L> {
         }
         let arrival = Arrival::new(peer, head, payload.len());
         self.stats.received += 1;
-        match self.matcher.find_posted(&arrival.key) {
-            Some(posted) => {
-                let receive = self.take_receive(posted, arrival.len);
+        match self.take_receive(&arrival) {
+            Some(receive) => {
                 let placed = payload.copy_to(0, &receive.buffers, 0, arrival.len);
                 self.complete_receive(&receive, &arrival, Ok(placed));
                 if handle != 0 {
@@ -232,12 +231,15 @@ impl<L: Lock> Core<L> {
         Some(())
     }
 
-    /// The receive for a message of `len` bytes: the posted one, or a place in its buffer.
+    /// The receive for a message: the posted one, or a place in its buffer.
     #[inline]
-    pub(super) fn take_receive(&mut self, posted: PostedId, len: usize) -> Receive {
-        match self.matcher.posted_mut(posted).and_then(|receive| receive.multi) {
-            Some(handle) => self.reserve(posted, handle, len),
-            None => self.matcher.remove_posted(posted).unwrap_or(Receive::NOWHERE),
+    pub(super) fn take_receive(&mut self, arrival: &Arrival) -> Option<Receive> {
+        match self.matcher.match_arrival(&arrival.key, |receive| receive.multi.is_some())? {
+            Matched::Taken(receive) => Some(receive),
+            Matched::Kept(posted) => {
+                let handle = self.matcher.posted_mut(posted)?.multi?;
+                Some(self.reserve(posted, handle, arrival.len))
+            }
         }
     }
 

@@ -101,11 +101,8 @@ impl<L: Lock> Core<L> {
         let arrival = Arrival::new(peer, &packet.head, len);
         let offer = Offer { handle, places };
         self.stats.received += 1;
-        match self.matcher.find_posted(&arrival.key) {
-            Some(posted) => {
-                let receive = self.take_receive(posted, len);
-                self.accept(tx, receive, &arrival, offer);
-            }
+        match self.take_receive(&arrival) {
+            Some(receive) => self.accept(tx, receive, &arrival, offer),
             None => self.keep(&arrival, Body::Offered(offer)),
         }
         Some(())

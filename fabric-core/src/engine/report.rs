@@ -26,6 +26,8 @@ pub(crate) struct Report<L: Lock> {
     pub(crate) tx: Option<CqBinding<L>>,
     pub(crate) rx: Option<CqBinding<L>>,
     counters: [Option<Arc<CounterValue>>; COUNTED.len()],
+    /// There is a counter at all.
+    counting: bool,
 }
 
 /// What an operation's owner wants to hear.
@@ -40,7 +42,7 @@ pub(crate) struct Interest {
 
 impl<L: Lock> Report<L> {
     pub(crate) const fn new() -> Self {
-        Self { tx: None, rx: None, counters: [const { None }; COUNTED.len()] }
+        Self { tx: None, rx: None, counters: [const { None }; COUNTED.len()], counting: false }
     }
 
     /// Binds a counter to the directions in `flags`. `EINVAL` if one is taken, and then nothing
@@ -58,6 +60,7 @@ impl<L: Lock> Report<L> {
         for (direction, counter) in COUNTED.iter().zip(&mut self.counters) {
             if chosen(direction) {
                 *counter = Some(value.clone());
+                self.counting = true;
             }
         }
         Ok(())
@@ -90,7 +93,9 @@ impl<L: Lock> Report<L> {
         {
             tx.queue.push(Entry::new(interest.context, kind));
         }
-        if let Some(counter) = self.counter(kind) {
+        if self.counting
+            && let Some(counter) = self.counter(kind)
+        {
             counter.count(bytes as u64);
         }
     }

@@ -128,10 +128,8 @@ impl<L: Lock> Core<L> {
         let kind = TxKind::Send { tagged: op.tagged, tag: op.tag };
         if !acknowledged
             && !op.meta.flags.contains(Flags::FENCE)
-            && buffers.len() <= self.limits.eager
-            && buffers.len() <= tx.max_payload(peer)
             && self.peer_mut(peer).is_clear()
-            && (buffers.len() <= ALWAYS_EAGER || !tx.pressure(peer))
+            && (buffers.len() <= ALWAYS_EAGER || self.goes_eagerly(tx, peer, buffers.len()))
         {
             let head = message_head(Op::Message, op.tagged, op.tag, op.meta.cq_data());
             match tx.try_emit(peer, head, &Source::all(&[], &buffers)) {
@@ -150,6 +148,12 @@ impl<L: Lock> Core<L> {
         let payload =
             if op.meta.injects() { Payload::copied(&buffers) } else { Payload::borrowed(buffers) };
         self.post(tx, TxOp::new(peer, &op.meta, kind, payload, RemotePieces::default()))
+    }
+
+    /// Whether a message that is not tiny can go in one packet now.
+    #[inline]
+    fn goes_eagerly<T: WireTx>(&self, tx: &T, peer: PeerId, len: usize) -> bool {
+        len <= self.limits.eager && len <= tx.max_payload(peer) && !tx.pressure(peer)
     }
 
     /// Takes an operation: started now if nothing is in front of it, else queued.

@@ -19,6 +19,12 @@ pub(super) struct List<T> {
     len: usize,
 }
 
+/// What [`List::find_or_take`] found.
+pub(super) enum Found<T> {
+    Taken(T),
+    Kept(NodeId),
+}
+
 struct Node<T> {
     value: Option<T>,
     next: u32,
@@ -85,16 +91,33 @@ impl<T> List<T> {
 
     #[inline]
     pub(super) fn remove(&mut self, id: NodeId) -> Option<T> {
-        let free = self.free;
-        let node = self.nodes.get_mut(id.at as usize)?;
-        if node.generation != id.generation {
-            return None;
+        let node = self.nodes.get(id.at as usize)?;
+        if node.generation != id.generation { None } else { self.take(id.at) }
+    }
+
+    /// The first value that `pick` accepts: taken out, unless `keep` wants it to stay.
+    #[inline]
+    pub(super) fn find_or_take(
+        &mut self,
+        pick: impl FnMut(&T) -> bool,
+        keep: impl FnOnce(&T) -> bool,
+    ) -> Option<Found<T>> {
+        let id = self.find(pick)?;
+        if self.nodes[id.at as usize].value.as_ref().is_some_and(keep) {
+            return Some(Found::Kept(id));
         }
+        self.take(id.at).map(Found::Taken)
+    }
+
+    #[inline]
+    fn take(&mut self, at: u32) -> Option<T> {
+        let free = self.free;
+        let node = &mut self.nodes[at as usize];
         let value = node.value.take()?;
         let (next, prev) = (node.next, node.prev);
         node.generation = node.generation.wrapping_add(1);
         node.next = free;
-        self.free = id.at;
+        self.free = at;
         match prev {
             NONE => self.first = next,
             prev => self.nodes[prev as usize].next = next,
