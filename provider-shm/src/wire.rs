@@ -31,6 +31,9 @@ const LISTENER: u64 = 0;
 /// Sockets handled in one look.
 const READY: usize = 32;
 
+/// Messages of one peer handled in one look.
+const MESSAGES: usize = 64;
+
 /// Links that have not introduced themselves; when more come, the oldest is closed. Peers connect
 /// and introduce themselves in one go, so that only one that says nothing can get so old.
 const STRANGERS: usize = 256;
@@ -161,9 +164,9 @@ impl ShmWire {
         Some(handle)
     }
 
-    /// Everything that a peer says now.
+    /// What a peer says now.
     fn hear(&mut self, handle: Handle) {
-        loop {
+        for _ in 0..MESSAGES {
             if self.successors.iter().any(|(waiting, _)| *waiting == handle) {
                 return;
             }
@@ -175,7 +178,11 @@ impl ShmWire {
                 (Ok(Some(Said::Hello(hello))), _) => self.introduced(handle, &link, hello),
                 (Ok(Some(Said::Ring { fd, slots, bytes })), Some(peer)) => {
                     match Segment::attach(fd.as_fd(), slots, bytes) {
-                        Ok(segment) => self.rx.attach(peer, Incoming::new(segment)),
+                        Ok(segment) => {
+                            if let Err(reason) = self.rx.attach(peer, Incoming::new(segment)) {
+                                return self.hung_up(handle, reason);
+                            }
+                        }
                         Err(reason) => return self.hung_up(handle, reason),
                     }
                 }
@@ -394,8 +401,10 @@ impl Wire for ShmWire {
             "{} broke the protocol, its connection is closed",
             String::from_utf8_lossy(self.address(peer)).trim_end_matches('\0')
         );
+        self.ending.retain(|(other, _)| *other != peer);
         self.forget(peer);
         self.events.push_back(Event::Down(peer, reason));
+        self.admit_successors();
     }
 
     fn wait_fd(&self) -> Result<RawFd> {
