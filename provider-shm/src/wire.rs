@@ -13,7 +13,7 @@ use fabric_core::{
     matching::PeerId,
     param::known::SHM_DISABLE_CMA,
     slab::{Handle, Slab},
-    wait::WaitSet,
+    wait::{Signal, WaitSet},
     wire::{Event, Refused, Wire},
 };
 
@@ -27,6 +27,9 @@ use crate::{
 
 /// The listening socket's token; links have their handle, which is never zero.
 const LISTENER: u64 = 0;
+
+/// The token of what wakes a sleeper of our own; no link has such a handle.
+const SIGNAL: u64 = u64::MAX;
 
 /// Sockets handled in one look.
 const READY: usize = 32;
@@ -68,6 +71,11 @@ pub struct ShmWire {
     tx: ShmTx,
     rx: ShmRx,
     sockets: WaitSet,
+    /// Wakes who sleeps on `sockets`; there if somebody ever does.
+    signal: Option<Signal>,
+    /// Something was heard since we were armed: whoever sleeps may have missed it, and the bells
+    /// that it asked for have been used up.
+    heard: bool,
     listener: Option<OwnedFd>,
     /// Watched sockets and whose they are, once they have said so.
     links: Slab<Watched>,
@@ -114,12 +122,13 @@ impl ShmWire {
             }
         });
         for &(token, _) in &ready[..count] {
-            if token == LISTENER {
-                self.accept();
-            } else {
-                self.hear(Handle::from_raw(token));
+            match token {
+                LISTENER => self.accept(),
+                SIGNAL => self.signal.iter().for_each(Signal::clear),
+                token => self.hear(Handle::from_raw(token)),
             }
         }
+        self.heard |= count != 0;
         self.finish_ending();
         self.last_look = ticks();
     }
@@ -326,6 +335,8 @@ impl Wire for ShmWire {
             tx: ShmTx::new(hello, !SHM_DISABLE_CMA.truth()),
             rx: ShmRx::default(),
             sockets: WaitSet::new()?,
+            signal: None,
+            heard: false,
             listener: None,
             links: Slab::new(usize::MAX),
             strangers: VecDeque::new(),
@@ -358,6 +369,11 @@ impl Wire for ShmWire {
         let listener = listen_at(&socket_address(&self.tx.hello.address)?)?;
         self.sockets.add(listener.as_fd(), LISTENER)?;
         self.listener = Some(listener);
+        if sleeps {
+            let signal = Signal::new()?;
+            self.sockets.add(signal.as_fd(), SIGNAL)?;
+            self.signal = Some(signal);
+        }
         Ok(())
     }
 
@@ -420,8 +436,17 @@ impl Wire for ShmWire {
             std::thread::sleep(std::time::Duration::from_millis(1));
             return false;
         }
+        self.heard = false;
         let quiet = self.events.is_empty() && self.ending.is_empty() && self.rx.arm();
         quiet && blocked.iter().all(|peer| self.tx.wait_for_room(*peer))
+    }
+
+    fn changed(&self) -> bool {
+        self.heard || !self.tx.fresh.is_empty() || !self.tx.retry.is_empty()
+    }
+
+    fn wake(&mut self) {
+        self.signal.iter().for_each(Signal::set);
     }
 }
 
