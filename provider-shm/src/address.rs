@@ -79,10 +79,11 @@ impl AddressFormat for ShmAddresses {
 
     fn service_address(&self, node: Option<&str>, service: Option<&str>) -> Result<Box<[u8]>> {
         match (node, service) {
-            (Some(node), None) => canonical(node.as_bytes()),
-            (Some(node), Some(service)) => {
-                canonical(format!("{}:{service}", node.trim_start_matches(SCHEME)).as_bytes())
+            (Some(node), Some(service)) if !node.contains("://") => {
+                canonical(format!("{node}:{service}").as_bytes())
             }
+            // A node with a scheme is a whole address.
+            (Some(node), _) => canonical(node.as_bytes()),
             (None, Some(service)) => canonical(service.as_bytes()),
             (None, None) => Err(Errno::EINVAL),
         }

@@ -18,10 +18,13 @@ use fabric_core::{
         API_VERSION, DomainAttr, EpAttr, EpType, FabricAttr, Info, PROV_VERSION, Progress,
         ResourceMgmt, RxAttr, Threading, TxAttr, addr_format, protocol,
     },
+    av::AddressFormat,
     discovery::{Rejection, Request, Source},
     flags::{Flags, MrMode, Order},
     param::known,
 };
+
+use crate::address::{NAME_MAX, ShmAddresses};
 
 /// The provider's name.
 pub const NAME: &str = "shm";
@@ -29,13 +32,6 @@ pub const NAME: &str = "shm";
 pub const INJECT_SIZE: usize = 4096;
 /// Pieces of local or remote memory in one operation.
 pub const IOV_LIMIT: usize = 4;
-
-/// In front of a name that is the program's own choice.
-const NAMED: &str = "fi_shm://";
-/// In front of a node and service pair.
-const SERVICE: &str = "fi_ns://";
-/// Longest name in bytes, without the terminating NUL.
-const NAME_LIMIT: usize = 255;
 
 /// Both sides.
 const KINDS: Flags = Flags::MSG.union(Flags::RMA).union(Flags::TAGGED).union(Flags::ATOMIC);
@@ -133,24 +129,22 @@ fn progress(request: &Request<'_>) -> Progress {
 
 /// The name that node and service stand for, NUL-terminated; `None` if there is neither.
 fn name(request: &Request<'_>) -> Result<Option<Vec<u8>>, Box<Rejection>> {
-    let name = match (request.node, request.service) {
-        (None, None) if request.names_source() => {
+    let (node, service) = (request.node, request.service);
+    if node.is_none() && service.is_none() {
+        if request.names_source() {
             let fix = "give a node or a service, or leave FI_SOURCE out";
             return Err(refuse("", "FI_SOURCE without a name", fix));
         }
-        (None, None) => return Ok(None),
-        (Some(node), _) if node.starts_with(NAMED) || node.starts_with(SERVICE) => node.to_owned(),
-        (Some(node), None) => format!("{NAMED}{node}"),
-        (Some(node), Some(service)) => format!("{SERVICE}{node}:{service}"),
-        (None, Some(service)) => format!("{SERVICE}{service}"),
-    };
-    if name.len() > NAME_LIMIT || name.contains('\0') {
-        let offered = format!("names of up to {NAME_LIMIT} bytes");
-        return Err(refuse(&name, &offered, "use a shorter node or service"));
+        return Ok(None);
     }
-    let mut bytes = name.into_bytes();
-    bytes.push(0);
-    Ok(Some(bytes))
+    match ShmAddresses.service_address(node, service) {
+        Ok(address) => Ok(Some(address.into_vec())),
+        Err(_) => {
+            let wanted = format!("{} {}", node.unwrap_or_default(), service.unwrap_or_default());
+            let offered = format!("names of 1 to {NAME_MAX} letters, digits, dots, _ : and -");
+            Err(refuse(wanted.trim(), &offered, "use another node or service"))
+        }
+    }
 }
 
 fn refuse(wanted: &str, offered: &str, fix: &str) -> Box<Rejection> {

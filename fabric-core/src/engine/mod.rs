@@ -16,7 +16,7 @@
 //! | large read | `Read`, `Grant`, copied and `Release`, or `Stream` and `Segment`... |
 //! | atomic | `Atomic`, `Reply` or `Finish` |
 //!
-//! Operations of the application that do not finish in the post call sit in [`Core::ops`], each in
+//! Operations of the application that do not finish in the post call sit in the table `ops`, each in
 //! exactly one entry; a peer's work that we do sits in `transfers` and `services`, which are other
 //! types: one cannot be mistaken for the other.
 

@@ -1,6 +1,6 @@
 //! HOT. `struct fi_ops_atomic`: atomic operations on remote memory.
 //!
-//! C counts elements, the core bytes; [`elements`] translates.
+//! C counts elements, the core bytes; `elements` translates.
 
 mod elements;
 

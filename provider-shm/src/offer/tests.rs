@@ -87,8 +87,8 @@ fn names() {
     assert_eq!(named(Some("x"), None, none), pair("", "fi_shm://x\0"));
     assert_eq!(named(Some("x"), None, source), pair("fi_shm://x\0", ""));
     assert_eq!(named(Some("fi_shm://7"), Some("9"), none), pair("", "fi_shm://7\0"));
-    assert_eq!(named(Some("h"), Some("9"), source), pair("fi_ns://h:9\0", ""));
-    assert_eq!(named(None, Some("9"), source), pair("fi_ns://9\0", ""));
+    assert_eq!(named(Some("h"), Some("9"), source), pair("fi_shm://h:9\0", ""));
+    assert_eq!(named(None, Some("9"), source), pair("fi_shm://9\0", ""));
     let error = named(None, None, source).unwrap_err();
     assert_eq!(error.rejections()[0].attribute, "node");
     assert!(named(Some("x".repeat(300).leak()), None, none).is_err());
