@@ -343,20 +343,29 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
     unsafe fn send(&self, op: &SendOp<'_>) -> Result<()> {
         // SAFETY: this function's own contract.
         let buffers = unsafe { Buffers::new(op.iov) }?;
-        self.enabled()?.post_send(op, buffers)
+        let mut engine = self.enabled()?;
+        let posted = engine.post_send(op, buffers);
+        engine.hand_on();
+        posted
     }
 
     #[inline]
     unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<()> {
         // SAFETY: this function's own contract.
         let buffers = unsafe { Buffers::new(op.iov) }?;
-        self.enabled()?.post_recv(op, buffers)
+        let mut engine = self.enabled()?;
+        let posted = engine.post_recv(op, buffers);
+        engine.hand_on();
+        posted
     }
 
     unsafe fn rma(&self, op: &RmaOp<'_>) -> Result<()> {
         // SAFETY: this function's own contract.
         let buffers = unsafe { Buffers::new(op.iov) }?;
-        self.enabled()?.post_rma(op, buffers)
+        let mut engine = self.enabled()?;
+        let posted = engine.post_rma(op, buffers);
+        engine.hand_on();
+        posted
     }
 
     unsafe fn atomic(&self, op: &AtomicOp<'_>) -> Result<()> {
@@ -364,7 +373,10 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
         let (operand, compare, result) = unsafe {
             (Buffers::new(op.operand)?, Buffers::new(op.compare)?, Buffers::new(op.result)?)
         };
-        self.enabled()?.post_atomic(op, operand, compare, result)
+        let mut engine = self.enabled()?;
+        let posted = engine.post_atomic(op, operand, compare, result);
+        engine.hand_on();
+        posted
     }
 
     fn cancel(&self, context: usize) -> Result<()> {
@@ -377,6 +389,7 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
         let mut engine = self.engine.lock();
         if engine.enabled {
             engine.progress();
+            engine.hand_on();
         }
     }
 
@@ -389,9 +402,7 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
         if !engine.enabled {
             return Ok(true);
         }
-        engine.events(true);
-        let engine = &mut *engine;
-        Ok(engine.core.pulls.is_empty() && engine.wire.arm(&engine.core.blocked))
+        Ok(engine.arm())
     }
 
     fn stats(&self) -> Stats {

@@ -255,4 +255,12 @@ pub trait Wire: Sized + Send + 'static {
     /// Asks for a ring of the bell at the next packet, and, where `blocked` says that packets wait
     /// here, at the next room. `false`: there is something to do already.
     fn arm(&mut self, blocked: &[PeerId]) -> bool;
+
+    /// Whether something has been done since that an armed wire would not notice.
+    fn changed(&self) -> bool {
+        false
+    }
+
+    /// Makes the descriptor readable: there is something to do that no peer will tell of.
+    fn wake(&mut self) {}
 }

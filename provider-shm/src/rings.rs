@@ -23,6 +23,9 @@ const MOVED: u8 = u8::MAX;
 /// Large rings of one endpoint; further peers stay on their page.
 const HOT_RINGS: usize = 256;
 
+/// Rings of one peer that wait for the present one to be emptied. A peer replaces its ring once.
+const NEXT_RINGS: usize = 4;
+
 /// Payload bytes of one packet at most, so that a large transfer's two copies overlap.
 const SEGMENT: usize = 32 << 10;
 
@@ -387,9 +390,13 @@ pub struct ShmRx {
 }
 
 impl ShmRx {
-    /// Takes a ring that a peer has handed over.
-    pub(crate) fn attach(&mut self, peer: PeerId, ring: Incoming) {
-        let Some(state) = self.peers.get_mut(peer as usize) else { return };
+    /// Takes a ring that a peer has handed over. `EPROTO` if more are waiting than a peer has use
+    /// for.
+    pub(crate) fn attach(&mut self, peer: PeerId, ring: Incoming) -> Result<()> {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return Ok(()) };
+        if state.next.len() >= NEXT_RINGS {
+            return Err(Errno::EPROTO);
+        }
         state.stalled = false;
         if state.ring.is_none() && state.next.is_empty() {
             state.ring = Some(ring);
@@ -398,6 +405,7 @@ impl ShmRx {
         } else {
             state.next.push_back(ring);
         }
+        Ok(())
     }
 
     /// Forgets a peer's rings.

@@ -13,7 +13,7 @@ use fabric_core::{
     matching::PeerId,
     param::known::SHM_DISABLE_CMA,
     slab::{Handle, Slab},
-    wait::WaitSet,
+    wait::{Signal, WaitSet},
     wire::{Event, Refused, Wire},
 };
 
@@ -28,8 +28,14 @@ use crate::{
 /// The listening socket's token; links have their handle, which is never zero.
 const LISTENER: u64 = 0;
 
+/// The token of what wakes a sleeper of our own; no link has such a handle.
+const SIGNAL: u64 = u64::MAX;
+
 /// Sockets handled in one look.
 const READY: usize = 32;
+
+/// Messages of one peer handled in one look.
+const MESSAGES: usize = 64;
 
 /// Links that have not introduced themselves; when more come, the oldest is closed. Peers connect
 /// and introduce themselves in one go, so that only one that says nothing can get so old.
@@ -65,6 +71,11 @@ pub struct ShmWire {
     tx: ShmTx,
     rx: ShmRx,
     sockets: WaitSet,
+    /// Wakes who sleeps on `sockets`; there if somebody ever does.
+    signal: Option<Signal>,
+    /// Something was heard since we were armed: whoever sleeps may have missed it, and the bells
+    /// that it asked for have been used up.
+    heard: bool,
     listener: Option<OwnedFd>,
     /// Watched sockets and whose they are, once they have said so.
     links: Slab<Watched>,
@@ -111,12 +122,13 @@ impl ShmWire {
             }
         });
         for &(token, _) in &ready[..count] {
-            if token == LISTENER {
-                self.accept();
-            } else {
-                self.hear(Handle::from_raw(token));
+            match token {
+                LISTENER => self.accept(),
+                SIGNAL => self.signal.iter().for_each(Signal::clear),
+                token => self.hear(Handle::from_raw(token)),
             }
         }
+        self.heard |= count != 0;
         self.finish_ending();
         self.last_look = ticks();
     }
@@ -161,9 +173,9 @@ impl ShmWire {
         Some(handle)
     }
 
-    /// Everything that a peer says now.
+    /// What a peer says now.
     fn hear(&mut self, handle: Handle) {
-        loop {
+        for _ in 0..MESSAGES {
             if self.successors.iter().any(|(waiting, _)| *waiting == handle) {
                 return;
             }
@@ -175,7 +187,11 @@ impl ShmWire {
                 (Ok(Some(Said::Hello(hello))), _) => self.introduced(handle, &link, hello),
                 (Ok(Some(Said::Ring { fd, slots, bytes })), Some(peer)) => {
                     match Segment::attach(fd.as_fd(), slots, bytes) {
-                        Ok(segment) => self.rx.attach(peer, Incoming::new(segment)),
+                        Ok(segment) => {
+                            if let Err(reason) = self.rx.attach(peer, Incoming::new(segment)) {
+                                return self.hung_up(handle, reason);
+                            }
+                        }
                         Err(reason) => return self.hung_up(handle, reason),
                     }
                 }
@@ -320,6 +336,8 @@ impl Wire for ShmWire {
             tx: ShmTx::new(hello, !SHM_DISABLE_CMA.truth()),
             rx: ShmRx::default(),
             sockets: WaitSet::new()?,
+            signal: None,
+            heard: false,
             listener: None,
             links: Slab::new(usize::MAX),
             strangers: VecDeque::new(),
@@ -352,6 +370,11 @@ impl Wire for ShmWire {
         let listener = listen_at(&socket_address(&self.tx.hello.address)?)?;
         self.sockets.add(listener.as_fd(), LISTENER)?;
         self.listener = Some(listener);
+        if sleeps {
+            let signal = Signal::new()?;
+            self.sockets.add(signal.as_fd(), SIGNAL)?;
+            self.signal = Some(signal);
+        }
         Ok(())
     }
 
@@ -395,8 +418,10 @@ impl Wire for ShmWire {
             "{} broke the protocol, its connection is closed",
             String::from_utf8_lossy(self.address(peer)).trim_end_matches('\0')
         );
+        self.ending.retain(|(other, _)| *other != peer);
         self.forget(peer);
         self.events.push_back(Event::Down(peer, reason));
+        self.admit_successors();
     }
 
     fn wait_fd(&self) -> Result<RawFd> {
@@ -412,8 +437,17 @@ impl Wire for ShmWire {
             std::thread::sleep(std::time::Duration::from_millis(1));
             return false;
         }
+        self.heard = false;
         let quiet = self.events.is_empty() && self.ending.is_empty() && self.rx.arm();
         quiet && blocked.iter().all(|peer| self.tx.wait_for_room(*peer))
+    }
+
+    fn changed(&self) -> bool {
+        self.heard || !self.tx.fresh.is_empty() || !self.tx.retry.is_empty()
+    }
+
+    fn wake(&mut self) {
+        self.signal.iter().for_each(Signal::set);
     }
 }
 

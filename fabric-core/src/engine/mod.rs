@@ -115,6 +115,8 @@ pub struct Engine<W: Wire, L: Lock> {
     pub(crate) enabled: bool,
     /// Progress calls in a row that found packets, modulo 2^32.
     busy: u32,
+    /// A thread sleeps, or is about to, on what the wire was armed for.
+    pub(crate) asleep: bool,
 }
 
 impl<W: Wire, L: Lock> fmt::Debug for Engine<W, L> {
@@ -169,7 +171,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             limits,
             stats: Stats::default(),
         };
-        Self { wire, core, enabled: false, busy: 0 }
+        Self { wire, core, enabled: false, busy: 0, asleep: false }
     }
 
     /// Takes the address vector's entries as peers.
@@ -239,6 +241,31 @@ impl<W: Wire, L: Lock> Engine<W, L> {
                 self.core.flush(self.wire.tx());
             }
             Event::Down(peer, reason) => self.core.peer_down(&self.wire, peer, reason),
+        }
+    }
+
+    /// Prepares for sleeping on the wire's descriptor; `false` if there is something to do.
+    pub(crate) fn arm(&mut self) -> bool {
+        self.events(true);
+        self.asleep = self.core.pulls.is_empty() && self.wire.arm(&self.core.blocked);
+        self.asleep
+    }
+
+    /// At the end of a call of the application: what it leaves to be done is a sleeping thread's,
+    /// which was armed before and would not learn of it.
+    #[inline]
+    pub(crate) fn hand_on(&mut self) {
+        if self.asleep {
+            self.wake_sleeper();
+        }
+    }
+
+    #[cold]
+    fn wake_sleeper(&mut self) {
+        let core = &self.core;
+        if !core.pulls.is_empty() || !core.blocked.is_empty() || self.wire.changed() {
+            self.asleep = false;
+            self.wire.wake();
         }
     }
 

@@ -9,8 +9,8 @@ struct place {
     uint64_t key;
 };
 
-/* Does what its peer does not wait for: receives nothing, serves everything until `other` says
- * how, then stops to make progress. */
+/* Answers one message, then makes no progress until it is killed: what is posted to it stays
+ * pending. */
 static int quiet_peer(struct other other) {
     struct side side;
     struct fid_mr *mr;
@@ -54,7 +54,8 @@ static void check_all(struct side *side, struct op *ops, int count, double late)
         CHECK(ops[i].done == 1);
 }
 
-/* WHEN 0: before the peer has heard of us; 1: in the middle; 2: sockets connected, peer stopped. */
+/* WHEN 0: the peer has not accepted us yet; 1: it has answered once; 2: the same, and it is
+ * stopped by a signal. */
 static void pending(int when) {
     struct side side;
     open_side(&side, (struct wish){0});
