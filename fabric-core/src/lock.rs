@@ -4,14 +4,15 @@
 //! that reach one object, so [`NoLock`] costs nothing. `FI_THREAD_SAFE` and automatic progress use
 //! [`SafeLock`].
 
+mod spin;
+
 use core::{
     cell::{Cell, UnsafeCell},
     fmt,
     ops::{Deref, DerefMut},
 };
-use std::sync::{PoisonError, TryLockError};
 
-use crate::sync::{Mutex, MutexGuard};
+pub use self::spin::{Spin, SpinGuard};
 
 /// A way of guarding data.
 pub trait Lock: Sized + Send + Sync + 'static {
@@ -42,7 +43,7 @@ pub type Access<'a, L, T> = <<L as Lock>::Cell<T> as Guarded<T>>::Guard<'a>;
 #[derive(Debug)]
 pub struct NoLock;
 
-/// A mutex serialises.
+/// A spin lock serialises: what is done under it takes less time than going to sleep.
 #[derive(Debug)]
 pub struct SafeLock;
 
@@ -52,33 +53,8 @@ impl Lock for NoLock {
 }
 
 impl Lock for SafeLock {
-    type Cell<T: Send> = Mutex<T>;
+    type Cell<T: Send> = Spin<T>;
     const SAFE: bool = true;
-}
-
-impl<T: Send> Guarded<T> for Mutex<T> {
-    type Guard<'a>
-        = MutexGuard<'a, T>
-    where
-        Self: 'a;
-
-    fn new(value: T) -> Self {
-        Self::new(value)
-    }
-
-    #[inline]
-    fn lock(&self) -> MutexGuard<'_, T> {
-        self.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[inline]
-    fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        match self.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
 }
 
 /// Data that the application serialises access to.

@@ -13,7 +13,7 @@ use crate::{
     attr::WaitObj,
     auto::AutoProgress,
     av::{Av, BoundAv},
-    completion::{Counter, Cq},
+    completion::{CompletionQueue, Counter, Cq, EntryBuf},
     domain::{Child, Domain},
     engine::{CqBinding, Engine, Limits, Stats},
     eq::{BoundEq, EventQueue},
@@ -389,6 +389,17 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
         let mut engine = self.engine.lock();
         if engine.enabled {
             engine.progress();
+            engine.hand_on();
+        }
+    }
+
+    #[inline]
+    fn progress_into(&self, queue: &CompletionQueue<L>, out: &mut EntryBuf) {
+        let mut engine = self.engine.lock();
+        if engine.enabled {
+            engine.core.report.divert(queue, out);
+            engine.progress();
+            engine.core.report.restore(out);
             engine.hand_on();
         }
     }

@@ -28,8 +28,8 @@ use crate::{
 /// Bytes of a cache line and a slot.
 pub const LINE: usize = 64;
 
-/// Bytes of the next payload that are asked for in advance.
-const OWN_AHEAD: usize = 4096;
+/// Longest payload whose lines are fetched before its slot says that they are there.
+const FETCHED: u32 = 256;
 
 const HAS_B: u8 = head_flags::TRANSPORT;
 const IN_BULK: u8 = head_flags::TRANSPORT << 1;
@@ -299,24 +299,7 @@ impl Producer {
         slot.word.store(word, Ordering::Release);
         self.next = self.next.wrapping_add(1);
         self.refused = None;
-        if bulk.is_some() {
-            self.own_next_bulk(total);
-        }
         Ok(())
-    }
-
-    /// Asks for the lines that the next payload of this size will be written to: the consumer had
-    /// them last, and fetching them while nobody waits is free.
-    #[inline]
-    fn own_next_bulk(&self, len: usize) {
-        let size = self.memory.geometry.bulk as usize;
-        let offset = (self.bulk_head % size as u64) as usize;
-        let mut at = if offset + len > size { 0 } else { offset };
-        let end = at + len.min(OWN_AHEAD);
-        while at < end {
-            own_line(self.memory.bulk.wrapping_add(at));
-            at += LINE;
-        }
     }
 
     #[cold]
@@ -390,14 +373,14 @@ impl Producer {
     }
 }
 
-/// Hints that a line will be written.
+/// Hints that a line will be read.
 #[inline]
-fn own_line(at: *const u8) {
+fn fetch_line(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-    // SAFETY: a prefetch never faults and changes nothing that a program can see; the instruction
-    // is a no-op where it is not known.
+    // SAFETY: a prefetch never faults and changes nothing that a program can see.
     unsafe {
-        core::arch::asm!("prefetchw [{at}]", at = in(reg) at, options(nostack, preserves_flags, readonly));
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
     let _ = at;
@@ -443,18 +426,34 @@ pub struct Consumer {
     bulk_held: u32,
     /// Bulk bytes of the packet that `peek` returned.
     bulk_now: u32,
+    /// Where the next payload is likely to begin, and how many lines of it are worth fetching.
+    expected: (u32, u32),
 }
 
 impl Consumer {
     /// Starts consuming.
     pub const fn new(memory: RingMemory) -> Self {
-        Self { memory, next: 1, returned: 0, bulk_held: 0, bulk_now: 0 }
+        Self { memory, next: 1, returned: 0, bulk_held: 0, bulk_now: 0, expected: (0, 0) }
     }
 
     /// Whether a packet is there.
     #[inline]
     pub fn ready(&self) -> bool {
-        self.memory.slot(self.next).word.load(Ordering::Relaxed) as u32 == self.next
+        let ready = self.memory.slot(self.next).word.load(Ordering::Relaxed) as u32 == self.next;
+        if !ready {
+            self.expect_payload();
+        }
+        ready
+    }
+
+    /// Fetches the lines that the next payload will be in, if it is like the last one: then they
+    /// come together with the slot instead of after it.
+    #[inline]
+    fn expect_payload(&self) {
+        let (start, lines) = self.expected;
+        for line in 0..lines {
+            fetch_line(self.memory.bulk.wrapping_add((start + line * LINE as u32) as usize));
+        }
     }
 
     /// The packet at the head. The same one comes back until [`Consumer::consume`].
@@ -499,6 +498,8 @@ impl Consumer {
                 if offset.checked_add(len).is_none_or(|end| end > size) {
                     return Err(Broken);
                 }
+                let lines = if len <= FETCHED { len.div_ceil(LINE as u32) } else { 0 };
+                self.expected = ((offset + len).next_multiple_of(LINE as u32), lines);
                 let at = self.memory.bulk.add(offset as usize);
                 Ok((head, SharedBytes::new(at, len as usize), len))
             }

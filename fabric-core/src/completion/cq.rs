@@ -118,11 +118,17 @@ impl<E: Endpoint> Cq<E> {
     /// room it only drives progress: `EAGAIN` when the queue is empty, else 0.
     #[inline]
     pub fn read(&self, out: &mut EntryBuf) -> Read {
-        self.endpoints.progress();
         if !out.has_room() {
+            self.endpoints.progress();
             return if self.queue.has_entries() { Ok(0) } else { Err(Errno::EAGAIN) };
         }
-        self.queue.read(out)
+        self.endpoints.progress_into(&self.queue, out);
+        match (out.used(), self.queue.seems_empty()) {
+            (0, true) => Err(Errno::EAGAIN),
+            (used, true) => Ok(used),
+            (0, false) => self.queue.read(out),
+            (used, false) => Ok(used + self.queue.read(out).unwrap_or(0)),
+        }
     }
 
     /// Takes the error at the head, `EAGAIN` if there is none.

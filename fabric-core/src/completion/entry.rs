@@ -69,6 +69,9 @@ impl CqError {
     }
 }
 
+// SAFETY: a description of the application's memory; a call of one thread uses it.
+unsafe impl Send for EntryBuf {}
+
 /// Room for entries in one format, in memory of the application.
 #[derive(Debug)]
 pub struct EntryBuf {
@@ -80,6 +83,10 @@ pub struct EntryBuf {
 }
 
 impl EntryBuf {
+    /// No room.
+    pub const NONE: Self =
+        Self { base: core::ptr::null_mut(), size: 0, room: 0, src: core::ptr::null_mut(), used: 0 };
+
     /// Describes room for `room` entries of `format` and, unless null, as many sources.
     ///
     /// # Safety

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use super::{CompletionQueue, EntryBuf};
 use crate::{
     Result,
     api::Endpoint,
@@ -50,6 +51,14 @@ impl<E: Endpoint> ProgressSet<E> {
         }
     }
 
+    /// Moves all of them forward; what completes for `queue` may go straight to `out`.
+    #[inline]
+    pub fn progress_into(&self, queue: &CompletionQueue<E::Lock>, out: &mut EntryBuf) {
+        for endpoint in self.0.lock().iter() {
+            endpoint.progress_into(queue, out);
+        }
+    }
+
     /// Arms all of them; `false` as soon as one has something to do.
     pub fn arm(&self) -> Result<bool> {
         for endpoint in self.0.lock().iter() {
@@ -58,10 +67,5 @@ impl<E: Endpoint> ProgressSet<E> {
             }
         }
         Ok(true)
-    }
-
-    /// The descriptors to watch.
-    pub fn wait_fds(&self) -> Result<Vec<i32>> {
-        self.0.lock().iter().map(|e| e.wait_fd()).collect()
     }
 }

@@ -9,13 +9,15 @@ use super::{CqError, Entry, EntryBuf};
 use crate::{
     Errno, Result,
     lock::{Guarded, Lock},
-    sync::{AtomicBool, Ordering, fence},
+    sync::{AtomicBool, AtomicU64, Ordering, fence},
     wait::Signal,
 };
 
 /// The entries of one queue and, if it can be slept on, its signal.
 pub struct CompletionQueue<L: Lock> {
     state: L::Cell<State>,
+    /// Entries and errors in it: exact under the lock, a hint without.
+    waiting: AtomicU64,
     /// Somebody sleeps or is about to.
     armed: AtomicBool,
     signal: Option<Signal>,
@@ -47,9 +49,24 @@ impl<L: Lock> CompletionQueue<L> {
                 pushed: 0,
                 popped: 0,
             }),
+            waiting: AtomicU64::new(0),
             armed: AtomicBool::new(false),
             signal,
         }
+    }
+
+    /// Whether there seems to be nothing to read. What another thread adds at this moment may not
+    /// be seen yet.
+    #[inline]
+    pub fn seems_empty(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0
+    }
+
+    /// Relaxed: only a hint for readers without the lock.
+    #[inline]
+    fn note(&self, state: &State) {
+        let waiting = state.entries.len() + state.errors.len();
+        self.waiting.store(waiting as u64, Ordering::Relaxed);
     }
 
     /// Appends a completion.
@@ -58,6 +75,7 @@ impl<L: Lock> CompletionQueue<L> {
         let mut state = self.state.lock();
         state.entries.push_back(entry);
         state.pushed += 1;
+        self.note(&state);
         drop(state);
         self.ring();
     }
@@ -68,6 +86,7 @@ impl<L: Lock> CompletionQueue<L> {
         let mut state = self.state.lock();
         let at = state.pushed;
         state.errors.push_back((at, error));
+        self.note(&state);
         drop(state);
         self.ring();
     }
@@ -102,6 +121,7 @@ impl<L: Lock> CompletionQueue<L> {
             taken += 1;
         }
         state.popped += taken;
+        self.note(state);
         if taken == 0 { Err(Errno::EAGAIN) } else { Ok(taken as usize) }
     }
 
@@ -110,7 +130,11 @@ impl<L: Lock> CompletionQueue<L> {
         let mut state = self.state.lock();
         let popped = state.popped;
         match state.errors.front() {
-            Some((at, _)) if *at == popped => state.errors.pop_front().map(|(_, error)| error),
+            Some((at, _)) if *at == popped => {
+                let (_, error) = state.errors.pop_front()?;
+                self.note(&state);
+                Some(error)
+            }
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{
     Errno,
-    completion::{CompletionQueue, CounterValue, CqError, Entry},
+    completion::{CompletionQueue, CounterValue, CqError, Entry, EntryBuf},
     flags::Flags,
     lock::Lock,
 };
@@ -28,6 +28,19 @@ pub(crate) struct Report<L: Lock> {
     counters: [Option<Arc<CounterValue>>; COUNTED.len()],
     /// There is a counter at all.
     counting: bool,
+    /// The queue whose reader is driving progress, by address, and where it wants entries.
+    reader: (usize, EntryBuf),
+}
+
+/// An entry's way: straight to the reader of its queue, if nothing is in front of it.
+#[inline]
+fn deliver<L: Lock>(queue: &Arc<CompletionQueue<L>>, reader: &mut (usize, EntryBuf), entry: Entry) {
+    let (address, out) = reader;
+    if *address == Arc::as_ptr(queue).addr() && out.has_room() && queue.seems_empty() {
+        out.push(&entry);
+    } else {
+        queue.push(entry);
+    }
 }
 
 /// What an operation's owner wants to hear.
@@ -42,7 +55,13 @@ pub(crate) struct Interest {
 
 impl<L: Lock> Report<L> {
     pub(crate) const fn new() -> Self {
-        Self { tx: None, rx: None, counters: [const { None }; COUNTED.len()], counting: false }
+        Self {
+            tx: None,
+            rx: None,
+            counters: [const { None }; COUNTED.len()],
+            counting: false,
+            reader: (0, EntryBuf::NONE),
+        }
     }
 
     /// Binds a counter to the directions in `flags`. `EINVAL` if one is taken, and then nothing
@@ -75,6 +94,19 @@ impl<L: Lock> Report<L> {
         *self = Self::new();
     }
 
+    /// From here on entries for `queue` go to its reader's `out`, as long as the queue is empty.
+    #[inline]
+    pub(crate) fn divert(&mut self, queue: &CompletionQueue<L>, out: &mut EntryBuf) {
+        let address = core::ptr::from_ref(queue).addr();
+        self.reader = (address, core::mem::replace(out, EntryBuf::NONE));
+    }
+
+    /// Ends [`Report::divert`].
+    #[inline]
+    pub(crate) fn restore(&mut self, out: &mut EntryBuf) {
+        *out = core::mem::replace(&mut self.reader, (0, EntryBuf::NONE)).1;
+    }
+
     #[inline]
     fn counter(&self, kind: Flags) -> Option<&CounterValue> {
         COUNTED
@@ -86,12 +118,12 @@ impl<L: Lock> Report<L> {
 
     /// An operation that this endpoint started has succeeded. `kind`: its completion flags.
     #[inline]
-    pub(crate) fn sent(&self, interest: &Interest, kind: Flags, bytes: usize) {
+    pub(crate) fn sent(&mut self, interest: &Interest, kind: Flags, bytes: usize) {
         if let Some(tx) = &self.tx
             && !interest.silent
             && (!tx.selective || interest.flags.contains(Flags::COMPLETION))
         {
-            tx.queue.push(Entry::new(interest.context, kind));
+            deliver(&tx.queue, &mut self.reader, Entry::new(interest.context, kind));
         }
         if self.counting
             && let Some(counter) = self.counter(kind)
@@ -115,13 +147,13 @@ impl<L: Lock> Report<L> {
     /// A receive has succeeded; `entry.flags` says what else it means. The release of a
     /// multi-receive buffer is reported even where its owner did not ask for completions.
     #[inline]
-    pub(crate) fn received(&self, flags: Flags, entry: Entry) {
+    pub(crate) fn received(&mut self, flags: Flags, entry: Entry) {
         if let Some(rx) = &self.rx
             && (!rx.selective
                 || flags.contains(Flags::COMPLETION)
                 || entry.flags & Flags::MULTI_RECV.bits() != 0)
         {
-            rx.queue.push(entry);
+            deliver(&rx.queue, &mut self.reader, entry);
         }
         if let Some(counter) = &self.counters[1] {
             counter.count(entry.len as u64);

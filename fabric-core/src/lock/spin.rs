@@ -1,0 +1,170 @@
+//! HOT. A lock for sections of some dozen instructions: one atomic exchange to take, one store to
+//! leave. Whoever waits for long gives up its processor, so a holder that was preempted goes on.
+
+use core::{
+    cell::UnsafeCell,
+    fmt,
+    ops::{Deref, DerefMut},
+};
+
+use super::Guarded;
+use crate::sync::{AtomicBool, Ordering};
+
+/// Data under a spin lock.
+pub struct Spin<T> {
+    held: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `held` lets one guard exist at a time, and its orderings hand the value over.
+unsafe impl<T: Send> Sync for Spin<T> {}
+
+impl<T> fmt::Debug for Spin<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Spin")
+    }
+}
+
+/// Looks before the processor is offered to others.
+const SPINS: u32 = 128;
+
+impl<T> Spin<T> {
+    #[inline]
+    fn take(&self) -> bool {
+        // Acquire: pairs with the release store in the guard's `drop`.
+        !self.held.swap(true, Ordering::Acquire)
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let mut spins = 0;
+        loop {
+            while self.held.load(Ordering::Relaxed) {
+                spins += 1;
+                pause(spins);
+            }
+            if self.take() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(not(loom))]
+fn pause(spins: u32) {
+    if spins < SPINS { core::hint::spin_loop() } else { std::thread::yield_now() }
+}
+
+#[cfg(loom)]
+fn pause(_spins: u32) {
+    let _ = SPINS;
+    loom::thread::yield_now();
+}
+
+impl<T: Send> Guarded<T> for Spin<T> {
+    type Guard<'a>
+        = SpinGuard<'a, T>
+    where
+        Self: 'a;
+
+    fn new(value: T) -> Self {
+        Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    #[inline]
+    fn lock(&self) -> SpinGuard<'_, T> {
+        if !self.take() {
+            self.wait();
+        }
+        SpinGuard(self)
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
+        self.take().then_some(SpinGuard(self))
+    }
+}
+
+/// Access to data under a [`Spin`] lock.
+pub struct SpinGuard<'a, T>(&'a Spin<T>);
+
+impl<T> fmt::Debug for SpinGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SpinGuard")
+    }
+}
+
+impl<T> Deref for SpinGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the only one.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for SpinGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard is the only one, and `&mut self` makes this its only reference.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for SpinGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: pairs with the acquire exchange in `take`.
+        self.0.held.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_threads_count() {
+        let count = Spin::new(0u32);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| (0..10_000).for_each(|_| *count.lock() += 1));
+            }
+        });
+        assert_eq!(*count.lock(), 20_000);
+    }
+
+    #[test]
+    fn a_held_lock_is_not_taken_twice() {
+        let lock = Spin::new(());
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(held);
+        assert!(lock.try_lock().is_some());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::{sync::Arc, thread};
+
+    use super::*;
+    use crate::sync::TurnCell;
+
+    #[test]
+    fn the_value_is_handed_over() {
+        loom::model(|| {
+            let lock = Arc::new(Spin::new(TurnCell::new(0u32)));
+            let other = lock.clone();
+            let add = |lock: &Spin<TurnCell<u32>>| {
+                // SAFETY: the guard is the turn; loom checks that it is.
+                lock.lock().write(|value| unsafe { *value += 1 });
+            };
+            let thread = thread::spawn(move || add(&other));
+            add(&lock);
+            thread.join().unwrap();
+            // SAFETY: as above.
+            assert_eq!(lock.lock().read(|value| unsafe { *value }), 2);
+        });
+    }
+}
