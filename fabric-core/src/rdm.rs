@@ -40,9 +40,11 @@ mod option {
 }
 
 /// Bytes of one message in one packet, where the transport can.
-const EAGER: usize = 16 * 1024;
+const EAGER: usize = 64 * 1024;
+/// Progress calls in which a sender may answer before its memory is copied: some microseconds.
+const PATIENCE: u32 = 256;
 /// Direct copies from both ends start here: below, the invitation costs more than it saves.
-const SHARED: usize = 256 * 1024;
+const SHARED: usize = 384 * 1024;
 /// Largest atomic payload.
 const ATOMIC: usize = 4096;
 /// Bytes from one peer without receives before it keeps its payloads.
@@ -133,6 +135,7 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
         let limits = Limits {
             inject: sizes.inject,
             eager: EAGER,
+            patience: PATIENCE,
             shared: SHARED,
             outstanding: sizes.tx,
             atomic: ATOMIC,

@@ -27,7 +27,7 @@ const HOT_RINGS: usize = 256;
 const NEXT_RINGS: usize = 4;
 
 /// Payload bytes of one packet at most, so that a large transfer's two copies overlap.
-const SEGMENT: usize = 32 << 10;
+const SEGMENT: usize = 80 << 10;
 
 /// Peers that are looked at in every progress call.
 const ACTIVE: usize = 16;

@@ -7,13 +7,13 @@
 //! | message | way |
 //! |---|---|
 //! | up to the eager limit | `Message`: bytes in the packet, complete when emitted |
-//! | larger, memory can be copied | `Offer`, the receiver copies, `Finish` |
-//! | very large | the same, copied from both ends: `Invite`, `Ready`, `Share`, `Shared` |
-//! | larger otherwise | `Offer`, `Request`, `Segment`..., `Finish` |
+//! | larger | `Offer`, `Request`, `Segment`..., `Finish` |
+//! | the same, and the sender does not answer | the receiver copies directly, `Finish` |
+//! | very large, and the sender comes back | copied from both ends: `Invite`, `Ready`, `Share`, `Shared` |
 //! | small write | `Write`, `Finish` |
-//! | large write | `WriteOffer`, copied or `Request` and `Segment`..., `Finish` |
+//! | large write | `WriteOffer`, `Request` and `Segment`... or copied, `Finish` |
 //! | small read | `Read`, `Reply` |
-//! | large read | `Read`, `Grant`, copied and `Release`, or `Stream` and `Segment`... |
+//! | large read | `Read`, `Grant`, `Stream` and `Segment`... or copied, `Release` |
 //! | atomic | `Atomic`, `Reply` or `Finish` |
 //!
 //! Operations of the application that do not finish in the post call sit in the table `ops`, each in
@@ -67,6 +67,9 @@ pub struct Limits {
     pub inject: usize,
     /// Messages up to this size travel in one packet, if the transport can.
     pub eager: usize,
+    /// Progress calls in which the owner of a large transfer may begin to send it in segments,
+    /// before it is copied directly.
+    pub patience: u32,
     /// Direct copies of at least this many bytes are made from both ends, half as many at a time.
     pub shared: usize,
     /// Operations that wait to be emitted at the same time. Those that a peer knows of are not
@@ -291,7 +294,7 @@ impl<L: Lock> Core<L> {
         match Op::from_raw(packet.head.op) {
             Some(Op::Message) => self.handle_message(tx, peer, packet),
             Some(Op::Offer) => self.handle_offer(tx, peer, packet),
-            Some(Op::Request) => self.handle_request(tx, peer, packet),
+            Some(Op::Request) => self.handle_request(peer, packet),
             Some(Op::Segment) => self.handle_segment(tx, peer, packet),
             Some(Op::Finish) => self.handle_finish(tx, peer, packet),
             Some(Op::Write) => self.handle_write(tx, peer, packet),
@@ -301,7 +304,7 @@ impl<L: Lock> Core<L> {
             Some(Op::Reply) => self.handle_reply(tx, peer, packet),
             Some(Op::Grant) => self.handle_grant(tx, peer, packet),
             Some(Op::Release) => self.handle_release(peer, packet),
-            Some(Op::Stream) => self.handle_stream(tx, peer, packet),
+            Some(Op::Stream) => self.handle_stream(peer, packet),
             Some(Op::Invite) => self.handle_invite(tx, peer, packet),
             Some(Op::Ready) => self.handle_ready(tx, peer, packet),
             Some(Op::Share) => self.handle_share(tx, peer, packet),

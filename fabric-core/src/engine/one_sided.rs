@@ -4,7 +4,7 @@
 use super::{
     Core, Engine,
     packet::{GRANT_LIMIT, Places, Reader, RemotePieces, Words},
-    rendezvous::{NEED_READ, NEED_WRITE, Service, Transfer, TransferKind, payload_of},
+    rendezvous::{NEED_READ, NEED_WRITE, Service, TransferKind, payload_of},
     transmit::{TxKind, TxOp},
 };
 use crate::{
@@ -169,21 +169,13 @@ impl<L: Lock> Core<L> {
         let want = remote.total();
         let targets: Vec<Buffers> = sinks.iter().map(|(sink, _)| *sink).collect();
         let places = places.as_slice();
-        let shared = want >= self.limits.shared && targets.len() == 1;
-        if want == 0 || (!shared && self.copy_into(tx, peer, places, &targets).is_ok()) {
+        let scattered = targets.len() > 1;
+        if want == 0 || (scattered && self.copy_into(tx, peer, places, &targets).is_ok()) {
             self.written(peer, sinks.iter().map(|(_, region)| region), want, data);
             self.acknowledge(tx, peer, theirs, 0);
             return Some(());
         }
-        let mut kind = TransferKind::Write { sinks, data, theirs };
-        if shared {
-            match self.pull(tx, peer, kind, places, want) {
-                None => return Some(()),
-                Some(refused) => kind = refused,
-            }
-        }
-        let origin = kind.origin();
-        self.request(tx, peer, kind, want, origin);
+        self.fetch(tx, peer, TransferKind::Write { sinks, data, theirs }, places, want);
         Some(())
     }
 
@@ -255,14 +247,7 @@ impl<L: Lock> Core<L> {
         }
         let (places, want) = (places.as_slice(), local.len());
         let kind = TransferKind::Read { ours: handle, theirs: packet.head.b };
-        if want < self.limits.shared && self.copy_into(tx, peer, places, &[local]).is_ok() {
-            self.copied(tx, Transfer { peer, kind, got: want, want, pull: None });
-            return Some(());
-        }
-        if let Some(kind) = self.pull(tx, peer, kind, places, want) {
-            let origin = kind.origin();
-            self.request(tx, peer, kind, want, origin);
-        }
+        self.fetch(tx, peer, kind, places, want);
         Some(())
     }
 

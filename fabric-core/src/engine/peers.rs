@@ -37,7 +37,7 @@ pub(crate) struct Peer {
 }
 
 /// Who sends segments.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     /// An operation of this endpoint.
     Op(Handle),

@@ -1,12 +1,14 @@
-//! PENDING. Large direct copies, from both ends at once.
+//! PENDING. Direct copies: the way of large transfers whose owner is not making progress.
 //!
-//! The receiving side copies from the end towards the front, a chunk in each progress call, so that
-//! other packets are served meanwhile. It also invites the other side: one that is making progress
-//! answers `Ready`, is lent the front half of what is left, fills it (`Share`, `Shared`) and may be
-//! lent more. A side that computes does not answer, and then everything is copied from here.
+//! Where both sides poll, segments through the transport are the faster way, since each side copies
+//! at the same time. So the receiving side asks for segments and waits for a number of progress
+//! calls. If none has come by then, the owner computes, and the bytes are copied from here: from the
+//! end towards the front, a chunk in each progress call, so that other packets are served meanwhile.
 //!
-//! Memory that is lent is written by the other side until it says that it is done or has ended:
-//! a transfer does not complete before.
+//! A very large copy is made from both ends as soon as the owner is back: it is invited, answers
+//! `Ready`, is lent the front half of what is left, fills it (`Share`, `Shared`) and may be lent
+//! more. Memory that is lent is written by the other side until it says that it is done or has
+//! ended: a transfer does not complete before.
 
 use super::{
     Core,
@@ -35,6 +37,19 @@ pub(crate) struct Pull {
     lent_from: Option<usize>,
     /// A copy has failed: nothing is lent any more, the bytes are asked for in segments.
     failed: bool,
+    /// Progress calls in which a segment may still come.
+    patience: u32,
+}
+
+impl Pull {
+    const fn new(places: Places<GRANT_LIMIT>, want: usize, patience: u32) -> Self {
+        Self { places, floor: 0, top: want, lent_from: None, failed: false, patience }
+    }
+
+    /// Whether nothing has been copied yet, so that segments are welcome.
+    pub(super) const fn waits(&self) -> bool {
+        self.patience != 0
+    }
 }
 
 /// The side that has the bytes: its operation, or its service for a read.
@@ -51,34 +66,57 @@ impl Origin {
 }
 
 impl<L: Lock> Core<L> {
-    /// Starts to copy a transfer's bytes from `places`. Gives `kind` back if that is not worth
-    /// sharing or not possible, and then nothing has happened.
-    pub(super) fn pull<T: WireTx>(
+    /// Fetches a transfer's bytes, which are at `places` of the peer: in segments, or directly if
+    /// none comes.
+    pub(super) fn fetch<T: WireTx>(
         &mut self,
         tx: &mut T,
         peer: PeerId,
         kind: TransferKind,
         places: &[(u64, u64)],
         want: usize,
-    ) -> Option<TransferKind> {
-        let copied = Places::<GRANT_LIMIT>::from_slice(places);
-        let large = want >= self.limits.shared;
-        let (Some(places), true) = (copied, large && tx.can_copy(peer)) else {
-            return Some(kind);
+    ) {
+        let pull = match Places::from_slice(places) {
+            Some(places) if kind.has_one_sink() && tx.can_copy(peer) => {
+                Some(Pull::new(places, want, self.limits.patience))
+            }
+            _ => None,
         };
+        let pulls = pull.is_some();
         let origin = kind.origin();
-        let pull = Pull { places, floor: 0, top: want, lent_from: None, failed: false };
-        let transfer = Transfer { peer, kind, got: 0, want, pull: Some(pull) };
-        let ours = match self.transfers.insert(transfer) {
-            Ok(ours) => ours,
-            Err(transfer) => return Some(transfer.kind),
-        };
-        self.pulls.push_back(ours);
+        // The slab is bounded by memory only, so this cannot be refused.
+        let transfer = Transfer { peer, kind, got: 0, want, pull };
+        let Ok(ours) = self.transfers.insert(transfer) else { return };
+        if pulls {
+            self.pulls.push_back(ours);
+        }
+        self.ask(tx, peer, origin, ours, want);
+    }
+
+    /// Asks for a transfer's bytes in segments, from the first one.
+    fn ask<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        origin: Origin,
+        ours: Handle,
+        want: usize,
+    ) {
+        let op = if origin.service { Op::Stream } else { Op::Request };
+        let head = Head { op: op as u8, flags: 0, a: origin.handle, b: ours.raw() };
+        self.control(tx, peer, head, &(want as u64).to_ne_bytes());
+    }
+
+    /// The owner has sent no segment: the transfer is copied from here.
+    fn lose_patience<T: WireTx>(&mut self, tx: &mut T, handle: Handle) {
+        let Some(transfer) = self.transfers.get(handle) else { return };
+        let (peer, origin) = (transfer.peer, transfer.kind.origin());
         self.stats.copies += 1;
-        let head =
-            Head { op: Op::Invite as u8, flags: origin.flags(), a: origin.handle, b: ours.raw() };
-        self.control(tx, peer, head, &[]);
-        None
+        if transfer.want >= self.limits.shared {
+            let flags = origin.flags();
+            let head = Head { op: Op::Invite as u8, flags, a: origin.handle, b: handle.raw() };
+            self.control(tx, peer, head, &[]);
+        }
     }
 
     /// Copies one chunk of the transfer whose turn it is.
@@ -89,6 +127,15 @@ impl<L: Lock> Core<L> {
         let Some(transfer) = self.transfers.get_mut(handle) else { return };
         let (peer, sink) = (transfer.peer, transfer.kind.sink(&self.ops));
         let Some(pull) = &mut transfer.pull else { return };
+        if pull.patience != 0 {
+            pull.patience -= 1;
+            let lost = pull.patience == 0;
+            self.pulls.push_back(handle);
+            if lost {
+                self.lose_patience(tx, handle);
+            }
+            return;
+        }
         let len = (pull.top - pull.floor).min(chunk);
         if len != 0 && !pull.failed {
             let start = pull.top - len;
@@ -107,14 +154,17 @@ impl<L: Lock> Core<L> {
     /// Nothing is left to copy or to wait for.
     fn pulled<T: WireTx>(&mut self, tx: &mut T, handle: Handle) {
         let Some(mut transfer) = self.transfers.remove(handle) else { return };
-        match transfer.pull.take() {
-            Some(pull) if pull.failed => {
-                let Transfer { peer, kind, want, .. } = transfer;
-                let origin = kind.origin();
-                self.request(tx, peer, kind, want, origin);
+        if transfer.pull.take().is_some_and(|pull| pull.failed) {
+            // Under another handle, so that segments of the first request are told apart.
+            let Transfer { peer, want, .. } = transfer;
+            let origin = transfer.kind.origin();
+            if let Ok(ours) = self.transfers.insert(transfer) {
+                self.ask(tx, peer, origin, ours, want);
             }
-            _ => self.copied(tx, transfer),
+            return;
         }
+        transfer.got = transfer.want;
+        self.transferred(tx, transfer);
     }
 
     /// The other side would like help with copying our bytes.

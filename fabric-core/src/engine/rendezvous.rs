@@ -1,5 +1,5 @@
 //! PENDING. Large transfers: the bytes stay where they are until the other side is ready, then are
-//! copied directly, or sent in segments where the transport or the system does not allow that.
+//! sent in segments, or copied directly where that is possible and their owner does not answer.
 
 use super::{
     Core, TxOp,
@@ -19,6 +19,9 @@ use crate::{
     slab::{Handle, Slab},
     wire::{Head, Op, Packet, Refused, Source, WireTx},
 };
+
+/// Bytes of a segment at most: the receiver copies one while the next is written.
+pub(super) const SEGMENT: usize = 32 << 10;
 
 /// A message whose bytes are with its sender.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +61,14 @@ impl TransferKind {
                 Origin { handle: *theirs, service: false }
             }
             Self::Read { theirs, .. } => Origin { handle: *theirs, service: true },
+        }
+    }
+
+    /// Whether [`TransferKind::sink`] is all of it.
+    pub(super) const fn has_one_sink(&self) -> bool {
+        match self {
+            Self::Write { sinks, .. } => sinks.len() == 1,
+            Self::Message { .. } | Self::Read { .. } => true,
         }
     }
 
@@ -120,58 +131,40 @@ impl<L: Lock> Core<L> {
         let local = receive.buffers.slice(0, arrival.len);
         let want = local.len();
         let places = offer.places.as_slice();
-        let small = want < self.limits.shared;
-        if want == 0 || (small && self.copy_into(tx, peer, places, &[local]).is_ok()) {
+        if want == 0 {
             self.complete_receive(&receive, arrival, Ok(want));
             self.acknowledge(tx, peer, offer.handle, 0);
             return;
         }
         let kind = TransferKind::Message { receive, arrival: *arrival, theirs: offer.handle };
-        if let Some(kind) = self.pull(tx, peer, kind, places, want) {
-            let origin = kind.origin();
-            self.request(tx, peer, kind, want, origin);
-        }
-    }
-
-    /// Asks the peer to send a transfer's bytes in segments.
-    pub(super) fn request<T: WireTx>(
-        &mut self,
-        tx: &mut T,
-        peer: PeerId,
-        kind: TransferKind,
-        want: usize,
-        origin: Origin,
-    ) {
-        // The slab is bounded by memory only, so this cannot be refused.
-        let transfer = Transfer { peer, kind, got: 0, want, pull: None };
-        let Ok(ours) = self.transfers.insert(transfer) else { return };
-        let op = if origin.service { Op::Stream } else { Op::Request };
-        let head = Head { op: op as u8, flags: 0, a: origin.handle, b: ours.raw() };
-        self.control(tx, peer, head, &(want as u64).to_ne_bytes());
+        self.fetch(tx, peer, kind, places, want);
     }
 
     /// The peer wants the bytes of one of our operations.
-    pub(super) fn handle_request<T: WireTx>(
-        &mut self,
-        tx: &mut T,
-        peer: PeerId,
-        packet: &Packet,
-    ) -> Option<()> {
+    pub(super) fn handle_request(&mut self, peer: PeerId, packet: &Packet) -> Option<()> {
         let want = Reader::new(packet.payload).length()?;
         let handle = Handle::from_raw(packet.head.a);
         let Some(op) = self.ops.get_mut(handle).filter(|op| op.peer == peer && op.started) else {
             return Some(());
         };
         let sends = matches!(op.kind, TxKind::Send { .. } | TxKind::Write);
-        if !sends || op.stream.is_some() || want > op.payload.buffers().len() {
+        if !sends || want > op.payload.buffers().len() {
             return None;
         }
+        // A second request starts over: a direct copy of what the first one was for has failed.
         op.stream = Some((packet.head.b, 0, want));
-        self.peer_mut(peer).streams.push_back(Stream::Op(handle));
-        if !self.flush_streams(tx, peer) {
-            self.block(peer);
-        }
+        self.start_stream(peer, Stream::Op(handle));
         Some(())
+    }
+
+    fn start_stream(&mut self, peer: PeerId, stream: Stream) {
+        let streams = &mut self.peer_mut(peer).streams;
+        if !streams.contains(&stream) {
+            streams.push_back(stream);
+        }
+        // Sent at the end of this progress call: behind the request may be word that it is no
+        // longer needed.
+        self.block(peer);
     }
 
     pub(super) fn handle_segment<T: WireTx>(
@@ -186,8 +179,14 @@ impl<L: Lock> Core<L> {
             return Some(());
         };
         let len = packet.payload.len();
-        if len == 0 || len > transfer.want - transfer.got || transfer.pull.is_some() {
+        if len == 0 || len > transfer.want - transfer.got {
             return None;
+        }
+        match &transfer.pull {
+            Some(pull) if pull.waits() => transfer.pull = None,
+            // Too late: the bytes are being copied.
+            Some(_) => return Some(()),
+            None => {}
         }
         match &transfer.kind {
             TransferKind::Message { receive, .. } => {
@@ -220,16 +219,6 @@ impl<L: Lock> Core<L> {
         Some(())
     }
 
-    /// All bytes of a transfer have been copied from here.
-    pub(super) fn copied<T: WireTx>(&mut self, tx: &mut T, mut transfer: Transfer) {
-        transfer.got = transfer.want;
-        if let TransferKind::Read { theirs, .. } = transfer.kind {
-            let head = Head { op: Op::Release as u8, flags: 0, a: theirs, b: 0 };
-            self.control(tx, transfer.peer, head, &[]);
-        }
-        self.transferred(tx, transfer);
-    }
-
     /// All bytes of a transfer are here.
     pub(super) fn transferred<T: WireTx>(&mut self, tx: &mut T, transfer: Transfer) {
         let Transfer { peer, kind, got, .. } = transfer;
@@ -242,14 +231,16 @@ impl<L: Lock> Core<L> {
                 self.written(peer, sinks.iter().map(|(_, region)| region), got, data);
                 self.acknowledge(tx, peer, theirs, 0);
             }
-            TransferKind::Read { ours, .. } => {
+            TransferKind::Read { ours, theirs } => {
+                let head = Head { op: Op::Release as u8, flags: 0, a: theirs, b: 0 };
+                self.control(tx, peer, head, &[]);
                 self.finish(ours, Ok(got));
                 self.unblock_fenced(tx, peer);
             }
         }
     }
 
-    /// The initiator of a granted read has copied the bytes.
+    /// The initiator of a granted read has the bytes.
     pub(super) fn handle_release(&mut self, peer: PeerId, packet: &Packet) -> Option<()> {
         let handle = Handle::from_raw(packet.head.a);
         if self.services.get(handle).is_some_and(|service| service.peer == peer)
@@ -261,24 +252,13 @@ impl<L: Lock> Core<L> {
     }
 
     /// The initiator of a granted read cannot copy and wants segments.
-    pub(super) fn handle_stream<T: WireTx>(
-        &mut self,
-        tx: &mut T,
-        peer: PeerId,
-        packet: &Packet,
-    ) -> Option<()> {
+    pub(super) fn handle_stream(&mut self, peer: PeerId, packet: &Packet) -> Option<()> {
         let handle = Handle::from_raw(packet.head.a);
         let Some(service) = self.services.get_mut(handle).filter(|s| s.peer == peer) else {
             return Some(());
         };
-        if service.to.is_some() {
-            return None;
-        }
-        service.to = Some(packet.head.b);
-        self.peer_mut(peer).streams.push_back(Stream::Service(handle));
-        if !self.flush_streams(tx, peer) {
-            self.block(peer);
-        }
+        (service.to, service.sent) = (Some(packet.head.b), 0);
+        self.start_stream(peer, Stream::Service(handle));
         Some(())
     }
 
@@ -286,7 +266,7 @@ impl<L: Lock> Core<L> {
     pub(super) fn stream_service<T: WireTx>(&mut self, tx: &mut T, handle: Handle) -> bool {
         let Some(service) = self.services.get_mut(handle) else { return true };
         let Some(to) = service.to else { return true };
-        let room = tx.max_payload(service.peer);
+        let room = tx.max_payload(service.peer).min(SEGMENT);
         while service.sent < service.bytes {
             let mut skip = service.sent;
             let piece = service.pieces.iter().find(|piece| {
@@ -305,11 +285,9 @@ impl<L: Lock> Core<L> {
                     self.stats.segments += 1;
                 }
                 Err(Refused::Again) => return false,
+                // The wire reports the peer's end, and that ends the service.
                 Err(Refused::Down(_)) => break,
             }
-        }
-        if let Some(service) = self.services.remove(handle) {
-            self.read_served(service.sent);
         }
         true
     }

@@ -5,6 +5,7 @@ use super::{
     Core, Engine,
     packet::{RemotePieces, Words},
     peers::Stream,
+    rendezvous::SEGMENT,
     report::Interest,
 };
 use crate::{
@@ -292,7 +293,7 @@ impl<L: Lock> Core<L> {
         let Some(op) = self.ops.get_mut(handle) else { return true };
         let Some((to, sent, want)) = &mut op.stream else { return true };
         while *sent < *want {
-            let len = (*want - *sent).min(tx.max_payload(op.peer));
+            let len = (*want - *sent).min(tx.max_payload(op.peer)).min(SEGMENT);
             let head = Head { op: Op::Segment as u8, flags: 0, a: *to, b: 0 };
             let source = Source { fixed: &[], data: op.payload.buffers(), skip: *sent, len };
             match tx.try_emit(op.peer, head, &source) {

@@ -46,6 +46,7 @@ impl AddressFormat for Numbers {
 pub(super) const LIMITS: Limits = Limits {
     inject: 256,
     eager: 1024,
+    patience: 4,
     shared: 2048,
     outstanding: 64,
     atomic: 4096,

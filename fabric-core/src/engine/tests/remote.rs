@@ -60,10 +60,11 @@ fn reads_and_writes_of_every_size() {
             assert_eq!(emitted(Op::WriteOffer), large);
             assert_eq!(emitted(Op::Reply), !large);
             assert_eq!(emitted(Op::Grant), large);
-            assert_eq!(emitted(Op::Release), large && copies);
-            assert_eq!(emitted(Op::Stream), large && !copies);
+            assert_eq!(emitted(Op::Release), large);
+            assert_eq!(emitted(Op::Stream), large);
+            // A write to several places is copied at once where that is possible.
             assert_eq!(emitted(Op::Request), large && !copies);
-            assert_eq!(emitted(Op::Segment), large && !copies);
+            assert_eq!(emitted(Op::Segment), large);
             assert!(b.received().is_empty());
             idle(&[&a, &b]);
         }
