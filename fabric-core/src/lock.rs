@@ -53,8 +53,32 @@ impl Lock for NoLock {
 }
 
 impl Lock for SafeLock {
+    #[cfg(not(loom))]
     type Cell<T: Send> = Spin<T>;
+    /// Models of what is done under the lock do not explore the lock; it has a model of its own.
+    #[cfg(loom)]
+    type Cell<T: Send> = crate::sync::Mutex<T>;
     const SAFE: bool = true;
+}
+
+#[cfg(loom)]
+impl<T: Send> Guarded<T> for crate::sync::Mutex<T> {
+    type Guard<'a>
+        = crate::sync::MutexGuard<'a, T>
+    where
+        Self: 'a;
+
+    fn new(value: T) -> Self {
+        Self::new(value)
+    }
+
+    fn lock(&self) -> crate::sync::MutexGuard<'_, T> {
+        self.lock().unwrap()
+    }
+
+    fn try_lock(&self) -> Option<crate::sync::MutexGuard<'_, T>> {
+        self.try_lock().ok()
+    }
 }
 
 /// Data that the application serialises access to.

@@ -216,7 +216,7 @@ impl SharedBytes {
     }
 
     /// The first byte's address.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) const fn as_ptr(&self) -> *const u8 {
         self.ptr
     }
