@@ -25,6 +25,8 @@ from harness.children import Failed, run  # noqa: E402
 SIZES = [1, 8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20]
 # With more load than this before the start, other programs share the two processors.
 BUSY = 0.7
+# What `fi_pingpong -S all` runs through, but for 0.
+ALL = [1, 2, 3, *(n for k in range(2, 23) for n in (1 << k, 3 << (k - 1)))]
 OUTPUT = libraries.BUILD / "bench"
 
 
@@ -46,8 +48,10 @@ def main():
         floors.append(cache_line(args.pins))
         print(f"round {number + 1}/{args.rounds}, cache line {floors[-1]:.0f} ns", flush=True)
         # Every other round turns the order round: nobody always runs first.
-        for library in chosen if number % 2 == 0 else reversed(chosen):
-            for size in args.sizes:
+        order = chosen if number % 2 == 0 else chosen[::-1]
+        # Size by size, so that the libraries meet the host in one mood.
+        for size in args.sizes:
+            for library in order:
                 samples[library.name][size].append(measure(library, size, args))
 
     floor = statistics.median(floors)
@@ -69,8 +73,7 @@ def main():
         ],
         "usec_per_transfer": {
             library.name: {
-                str(size): {**results[library.name][size], "each": samples[library.name][size]}
-                for size in args.sizes
+                str(size): results[library.name][size] for size in args.sizes
             }
             for library in chosen
         },
@@ -79,7 +82,9 @@ def main():
     (OUTPUT / "pingpong.json").write_text(text + "\n", encoding="utf-8")
     print(f"written: {OUTPUT}/pingpong.md and pingpong.json")
     if args.readme:
-        into_readme(table)
+        into(libraries.ROOT / "docs/src/benchmarks.md", table)
+        args.sizes = [size for size in args.sizes if size in SIZES]
+        into(libraries.ROOT / "README.md", markdown(args, chosen, versions, results, floor, host))
 
 
 def arguments():
@@ -87,12 +92,15 @@ def arguments():
     parser.add_argument("-n", "--rounds", type=int, default=5, help="turns of each library")
     parser.add_argument("-m", "--mode", choices=["msg", "tagged"], default="tagged")
     parser.add_argument("--pins", default="0,1", help="processors of server and client")
-    parser.add_argument("--sizes", help="comma list of bytes")
+    parser.add_argument("--sizes", help="comma list of bytes, or `all` that fi_pingpong knows")
     parser.add_argument("--libraries", default="percale,debian,wheel", help="which, ours first")
-    parser.add_argument("--readme", action="store_true", help="put the table into README.md")
+    parser.add_argument("--readme", action="store_true", help="put the table into README.md and the book")
     args = parser.parse_args()
     args.pins = args.pins.split(",")
-    args.sizes = [int(size) for size in args.sizes.split(",")] if args.sizes else SIZES
+    if args.sizes == "all":
+        args.sizes = ALL
+    else:
+        args.sizes = [int(size) for size in args.sizes.split(",")] if args.sizes else SIZES
     cpus = os.sched_getaffinity(0)
     if len(args.pins) != 2 or not {int(pin) for pin in args.pins} <= cpus:
         parser.error(f"--pins takes two of the processors {sorted(cpus)}")
@@ -138,7 +146,8 @@ def cache_line(pins):
 
 
 def summary(samples):
-    return {"median": statistics.median(samples), "min": min(samples), "max": max(samples)}
+    median = statistics.median(samples)
+    return {"median": median, "min": min(samples), "max": max(samples), "each": samples}
 
 
 def markdown(args, chosen, versions, results, floor, host):
@@ -148,7 +157,8 @@ def markdown(args, chosen, versions, results, floor, host):
         name["percale"] = "Percale"
     lines = [
         f"`fi_pingpong -p shm -e rdm -m {args.mode}`, microseconds per transfer, median of "
-        f"{args.rounds} (least..largest); bare cache line {floor:.0f} ns.",
+        f"{args.rounds} (least..largest); ratios are the medians of {args.rounds} pairs; bare cache "
+        f"line {floor:.0f} ns.",
         f"{host['cpu']}, processors {' and '.join(args.pins)}, Linux {host['kernel']}, "
         f"{host['date']}."
         + (f" Busy host, load {host['load']:.1f}." if host["load"] > BUSY else ""),
@@ -162,16 +172,15 @@ def markdown(args, chosen, versions, results, floor, host):
         for library in chosen:
             r = results[library.name][size]
             cells.append(f"{micros(r['median'])} ({micros(r['min'])}..{micros(r['max'])})")
-        ours = results[first.name][size]["median"]
         for library in others:
-            cells.append(f"{ours / results[library.name][size]['median']:.2f}")
+            pairs = zip(results[first.name][size]["each"], results[library.name][size]["each"])
+            cells.append(f"{statistics.median(ours / theirs for ours, theirs in pairs):.2f}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def into_readme(table):
+def into(path, table):
     """Replaces what stands between the two marks."""
-    path = libraries.ROOT / "README.md"
     before, rest = path.read_text(encoding="utf-8").split("<!-- bench: begin -->")
     _, after = rest.split("<!-- bench: end -->")
     marked = f"<!-- bench: begin -->\n{table}<!-- bench: end -->"
