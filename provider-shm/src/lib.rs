@@ -8,6 +8,7 @@
 pub mod address;
 pub mod copy;
 pub mod link;
+pub mod listener;
 pub mod offer;
 pub mod rings;
 pub mod segment;

@@ -14,7 +14,7 @@ use rustix::{
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
         SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-        SocketType, accept_with, bind, connect, listen, recvmsg, send, sendmsg, socket_with,
+        SocketType, connect, recvmsg, send, sendmsg, socket_with,
     },
     process::getuid,
 };
@@ -26,9 +26,6 @@ const RING: u64 = u64::from_ne_bytes(*b"PercaleR");
 
 /// Version of the introduction, the rings and the packets in them. Others are refused.
 const VERSION: u32 = 1;
-
-/// Connections that may wait to be accepted; the kernel lowers it to its own limit.
-const BACKLOG: i32 = 4096;
 
 /// Bytes of the longest message.
 const MESSAGE_MAX: usize = 64 + ADDRESS_MAX;
@@ -71,24 +68,6 @@ pub struct Link {
     pid: i32,
 }
 
-/// Opens the socket that peers connect to.
-pub fn listen_at(address: &SocketAddrUnix) -> Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    bind(&socket, address)?;
-    listen(&socket, BACKLOG)?;
-    Ok(socket)
-}
-
-/// Takes one waiting connection. Other users' are closed at once.
-pub fn accept_one(listener: &OwnedFd) -> Result<Option<Link>> {
-    match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-        Ok(socket) => Link::new(socket).map(Some),
-        Err(Sys::AGAIN | Sys::INTR | Sys::CONNABORTED) => Ok(None),
-        Err(e) => Err(e.into()),
-    }
-}
-
 impl Link {
     /// Connects. `EAGAIN` when the peer's queue of connections is full, `ECONNREFUSED` when nobody
     /// listens, `EACCES` when the listener is another user's.
@@ -99,7 +78,7 @@ impl Link {
         Self::new(socket)
     }
 
-    fn new(socket: OwnedFd) -> Result<Self> {
+    pub(crate) fn new(socket: OwnedFd) -> Result<Self> {
         let peer = credentials(socket.as_fd())?;
         if peer.uid != getuid().as_raw() {
             return Err(Errno::EACCES);
@@ -248,13 +227,16 @@ fn parse(bytes: &[u8], fd: Option<OwnedFd>) -> Option<Said> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::{socket_address, unique};
+    use crate::{
+        address::{socket_address, unique},
+        listener::Listener,
+    };
 
     #[test]
     fn introductions_and_rings_cross_without_an_accept() {
         let name = unique().unwrap();
         let address = socket_address(&name).unwrap();
-        let listener = listen_at(&address).unwrap();
+        let mut listener = Listener::open(&address).unwrap();
         let ours = Link::connect(&address).unwrap();
         let hello = Hello { id: [7; 16], sleeps: true, probe: (1, 2), address: name };
         ours.say_hello(&hello).unwrap();
@@ -263,7 +245,7 @@ mod tests {
         ours.give_ring(fd.as_fd(), segment.geometry()).unwrap();
         ours.ring_bell();
 
-        let theirs = accept_one(&listener).unwrap().unwrap();
+        let theirs = listener.accept().unwrap().unwrap();
         assert!(matches!(theirs.hear(), Ok(Some(Said::Hello(said))) if said == hello));
         assert!(matches!(theirs.hear(), Ok(Some(Said::Ring { slots: 16, bytes: 4096, .. }))));
         assert!(matches!(theirs.hear(), Ok(Some(Said::Bell))));

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    os::fd::{AsFd, OwnedFd, RawFd},
+    os::fd::{AsFd, RawFd},
     sync::Arc,
 };
 
@@ -19,7 +19,8 @@ use fabric_core::{
 
 use crate::{
     address::{canonical, socket_address, unique},
-    link::{Hello, Link, Said, accept_one, listen_at},
+    link::{Hello, Link, Said},
+    listener::Listener,
     offer::NAME,
     rings::{Incoming, RxPeer, ShmRx, ShmTx, TxPeer},
     segment::Segment,
@@ -76,7 +77,7 @@ pub struct ShmWire {
     /// Something was heard since we were armed: whoever sleeps may have missed it, and the bells
     /// that it asked for have been used up.
     heard: bool,
-    listener: Option<OwnedFd>,
+    listener: Option<Listener>,
     /// Watched sockets and whose they are, once they have said so.
     links: Slab<Watched>,
     /// Links that have not introduced themselves, oldest first.
@@ -135,8 +136,8 @@ impl ShmWire {
 
     fn accept(&mut self) {
         for _ in 0..READY {
-            let Some(listener) = &self.listener else { return };
-            match accept_one(listener) {
+            let Some(listener) = &mut self.listener else { return };
+            match listener.accept() {
                 Ok(Some(link)) => {
                     let link = Arc::new(link);
                     // A peer that is gone already is found out by `hear`.
@@ -367,7 +368,7 @@ impl Wire for ShmWire {
 
     fn enable(&mut self, sleeps: bool) -> Result<()> {
         self.tx.hello.sleeps = sleeps;
-        let listener = listen_at(&socket_address(&self.tx.hello.address)?)?;
+        let listener = Listener::open(&socket_address(&self.tx.hello.address)?)?;
         self.sockets.add(listener.as_fd(), LISTENER)?;
         self.listener = Some(listener);
         if sleeps {

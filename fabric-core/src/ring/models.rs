@@ -3,7 +3,13 @@
 use loom::{sync::Arc, thread};
 
 use super::*;
-use crate::{mem::Buffers, op::IoVec, wait::Signal};
+use crate::{
+    mem::Buffers,
+    op::IoVec,
+    sync::Ordering,
+    wait::Signal,
+    wire::{Head, Source},
+};
 
 const SLOTS: u32 = 4;
 const BULK: usize = 8 * LINE;

@@ -3,7 +3,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{mem::Buffers, op::IoVec};
+use crate::{
+    mem::Buffers,
+    op::IoVec,
+    wire::{Head, Source},
+};
 
 /// A ring's memory, with room around it that nobody may touch.
 struct Memory {

@@ -1,0 +1,341 @@
+//! HOT. The rings that we fill.
+
+use std::{os::fd::AsFd, sync::Arc};
+
+use fabric_core::{
+    Errno, Result,
+    matching::PeerId,
+    mem::Buffers,
+    ring::{Geometry, Producer, PushError},
+    wire::{Head, Refused, Source, WireTx},
+};
+
+use super::MOVED;
+use crate::{
+    address::socket_address,
+    copy,
+    link::{Hello, Link},
+    segment::{Segment, cold, hot},
+};
+
+/// Large rings of one endpoint; further peers stay on their page.
+const HOT_RINGS: usize = 256;
+
+/// Payload bytes of one packet at most, so that a large transfer's two copies overlap.
+const SEGMENT: usize = 80 << 10;
+
+/// A ring that we fill.
+#[derive(Debug)]
+struct Outgoing {
+    producer: Producer,
+    /// Dropped after the producer.
+    segment: Segment,
+}
+
+impl Outgoing {
+    fn create(geometry: Option<Geometry>) -> Result<(Self, std::os::fd::OwnedFd)> {
+        let (segment, fd) = Segment::create(geometry.ok_or(Errno::EOTHER)?)?;
+        Ok((Self { producer: Producer::new(segment.memory()), segment }, fd))
+    }
+}
+
+/// Direct copies from a peer's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Copies {
+    #[default]
+    Untried,
+    Work,
+    Fail,
+}
+
+/// The sending half of one peer.
+#[derive(Debug, Default)]
+pub(crate) struct TxPeer {
+    pub(crate) address: Box<[u8]>,
+    /// As introduced by the peer.
+    pub(crate) hello: Option<Hello>,
+    /// The peer has said that it never sleeps.
+    pub(crate) always_polls: bool,
+    pub(crate) link: Option<Arc<Link>>,
+    ring: Option<Outgoing>,
+    /// A first ring that could not be handed over yet: the peer's backlog was full.
+    waiting: Option<std::os::fd::OwnedFd>,
+    /// A small ring has been full: this pair is busy and gets a large one when there is a slot to
+    /// say so.
+    crowded: bool,
+    copies: Copies,
+}
+
+impl TxPeer {
+    pub(crate) fn new(address: Box<[u8]>) -> Self {
+        Self { address, ..Self::default() }
+    }
+
+    /// Back to the state before first contact; the address stays.
+    fn reset(&mut self) {
+        *self = Self { address: std::mem::take(&mut self.address), ..Self::default() };
+    }
+
+    fn wake(&self) {
+        if let Some(link) = &self.link {
+            link.ring_bell();
+        }
+    }
+}
+
+/// Rings that we fill.
+#[derive(Debug)]
+pub struct ShmTx {
+    pub(crate) peers: Vec<TxPeer>,
+    /// How this endpoint introduces itself.
+    pub(crate) hello: Hello,
+    /// Links made here that the owner must start to watch.
+    pub(crate) fresh: Vec<(PeerId, Arc<Link>)>,
+    /// Peers whose first ring waits to be handed over.
+    pub(crate) retry: Vec<PeerId>,
+    pub(crate) copies_allowed: bool,
+    hot: usize,
+}
+
+impl ShmTx {
+    pub(crate) fn new(hello: Hello, copies_allowed: bool) -> Self {
+        Self {
+            peers: Vec::new(),
+            hello,
+            fresh: Vec::new(),
+            retry: Vec::new(),
+            copies_allowed,
+            hot: 0,
+        }
+    }
+
+    fn peer(&mut self, peer: PeerId) -> Option<&mut TxPeer> {
+        self.peers.get_mut(peer as usize)
+    }
+
+    /// Forgets what was set up with a peer.
+    pub(crate) fn reset(&mut self, peer: PeerId) {
+        let Some(state) = self.peer(peer) else { return };
+        let was_hot = state.ring.as_ref().is_some_and(|ring| is_hot(&ring.segment));
+        state.reset();
+        self.hot -= usize::from(was_hot);
+    }
+
+    /// First contact: makes a ring, which the peer gets with its first packets already in it.
+    #[cold]
+    fn open_ring(&mut self, peer: PeerId, geometry: Option<Geometry>) -> Result<(), Refused> {
+        let (ring, fd) = Outgoing::create(geometry).map_err(Refused::Down)?;
+        self.hot += usize::from(is_hot(&ring.segment));
+        let state = self.peer(peer).ok_or(Refused::Down(Errno::EINVAL))?;
+        state.ring = Some(ring);
+        state.waiting = Some(fd);
+        Ok(())
+    }
+
+    /// Hands a waiting first ring over, connecting if that is still to be done.
+    pub(crate) fn hand_over(&mut self, peer: PeerId) -> Result<(), Refused> {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return Ok(()) };
+        let (Some(fd), Some(ring)) = (&state.waiting, &state.ring) else { return Ok(()) };
+        let link = match &state.link {
+            Some(link) => link.clone(),
+            None => match introduce(&state.address, &self.hello) {
+                Ok(link) => {
+                    let link = Arc::new(link);
+                    state.link = Some(link.clone());
+                    self.fresh.push((peer, link.clone()));
+                    link
+                }
+                Err(reason) => return Err(self.postponed(peer, reason)),
+            },
+        };
+        match link.give_ring(fd.as_fd(), ring.segment.geometry()) {
+            Ok(()) => {
+                state.waiting = None;
+                Ok(())
+            }
+            Err(reason) => Err(self.postponed(peer, reason)),
+        }
+    }
+
+    /// A full backlog or socket is looked at again later; anything else is the end.
+    fn postponed(&mut self, peer: PeerId, reason: Errno) -> Refused {
+        if reason != Errno::EAGAIN {
+            return Refused::Down(reason);
+        }
+        if !self.retry.contains(&peer) {
+            self.retry.push(peer);
+        }
+        Refused::Again
+    }
+
+    /// First contact with a packet: into a fresh ring, then the ring to the peer.
+    #[cold]
+    fn emit_first(&mut self, peer: PeerId, head: Head, source: &Source<'_>) -> Result<(), Refused> {
+        self.open_ring(peer, cold())?;
+        let fits = self
+            .peer(peer)
+            .and_then(|state| state.ring.as_mut())
+            .map(|ring| ring.producer.push(head, source));
+        match fits {
+            Some(Ok(())) => {}
+            _ => return Err(Refused::Again),
+        }
+        match self.hand_over(peer) {
+            // The packet is in the ring and goes with it later.
+            Ok(()) | Err(Refused::Again) => Ok(()),
+            Err(Refused::Down(reason)) => {
+                self.reset(peer);
+                Err(Refused::Down(reason))
+            }
+        }
+    }
+
+    /// Replaces a peer's ring by a large one, if it has a small one and there is room to say so.
+    fn enlarge(&mut self, peer: PeerId) -> bool {
+        if self.hot >= HOT_RINGS {
+            return false;
+        }
+        let Some(state) = self.peers.get_mut(peer as usize) else { return false };
+        let Some(old) = &mut state.ring else {
+            return self.open_ring(peer, hot()).is_ok() && self.hand_over_now(peer);
+        };
+        if is_hot(&old.segment) || state.waiting.is_some() || !old.producer.has_room() {
+            return false;
+        }
+        let Some(link) = &state.link else { return false };
+        let Ok((ring, fd)) = Outgoing::create(hot()) else { return false };
+        if link.give_ring(fd.as_fd(), ring.segment.geometry()).is_err() {
+            return false;
+        }
+        let moved = Head { op: MOVED, flags: 0, a: 0, b: 0 };
+        // There was room, and nobody else fills this ring.
+        let told = old.producer.push(moved, &Source::fixed(&[]));
+        debug_assert_eq!(told, Ok(()));
+        if old.producer.consumer_sleeps() {
+            link.ring_bell();
+        }
+        state.ring = Some(ring);
+        self.hot += 1;
+        true
+    }
+
+    #[cold]
+    fn relieve(&mut self, peer: PeerId) {
+        if (self.enlarge(peer) || self.hot >= HOT_RINGS)
+            && let Some(state) = self.peer(peer)
+        {
+            state.crowded = false;
+        }
+    }
+
+    fn hand_over_now(&mut self, peer: PeerId) -> bool {
+        match self.hand_over(peer) {
+            Ok(()) | Err(Refused::Again) => true,
+            Err(Refused::Down(_)) => {
+                self.reset(peer);
+                false
+            }
+        }
+    }
+
+    /// Announces that we sleep until there is room for this peer; `false` if there is some.
+    pub(crate) fn wait_for_room(&mut self, peer: PeerId) -> bool {
+        self.peer(peer)
+            .and_then(|state| state.ring.as_mut())
+            .is_none_or(|ring| ring.producer.wait_for_room())
+    }
+}
+
+fn introduce(address: &[u8], hello: &Hello) -> Result<Link> {
+    let link = Link::connect(&socket_address(address)?)?;
+    link.say_hello(hello)?;
+    Ok(link)
+}
+
+fn is_hot(segment: &Segment) -> bool {
+    hot().is_some_and(|hot| segment.geometry() == hot)
+}
+
+impl WireTx for ShmTx {
+    #[inline]
+    fn try_emit(&mut self, peer: PeerId, head: Head, source: &Source<'_>) -> Result<(), Refused> {
+        let mut state = self.peers.get_mut(peer as usize).ok_or(Refused::Down(Errno::EINVAL))?;
+        if state.crowded {
+            self.relieve(peer);
+            state = self.peers.get_mut(peer as usize).ok_or(Refused::Down(Errno::EINVAL))?;
+        }
+        let Some(ring) = &mut state.ring else { return self.emit_first(peer, head, source) };
+        match ring.producer.push(head, source) {
+            Ok(()) => {
+                if !state.always_polls && ring.producer.consumer_sleeps() {
+                    state.wake();
+                }
+                Ok(())
+            }
+            Err(PushError::Full) => {
+                state.crowded = !is_hot(&ring.segment);
+                Err(Refused::Again)
+            }
+            Err(PushError::TooLong) => Err(Refused::Down(Errno::EMSGSIZE)),
+            Err(PushError::Broken) => Err(Refused::Down(Errno::EPROTO)),
+        }
+    }
+
+    #[inline]
+    fn max_payload(&self, peer: PeerId) -> usize {
+        let ring = self.peers.get(peer as usize).and_then(|state| state.ring.as_ref());
+        match ring {
+            Some(ring) => ring.producer.max_payload().min(SEGMENT),
+            None => cold().map_or(0, |cold| cold.max_payload()),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, peer: PeerId, len: usize) -> bool {
+        len <= self.max_payload(peer) || (self.enlarge(peer) && len <= self.max_payload(peer))
+    }
+
+    fn can_copy(&mut self, peer: PeerId) -> bool {
+        let allowed = self.copies_allowed;
+        let Some(state) = self.peer(peer) else { return false };
+        if state.copies == Copies::Untried
+            && let (Some(hello), Some(link)) = (&state.hello, &state.link)
+        {
+            let works = allowed && copy::probe(link.pid(), hello.probe);
+            state.copies = if works { Copies::Work } else { Copies::Fail };
+        }
+        state.copies == Copies::Work
+    }
+
+    fn copy_from(
+        &mut self,
+        peer: PeerId,
+        remote: &[(u64, u64)],
+        skip: usize,
+        local: &Buffers,
+    ) -> Result<()> {
+        let state = self.peer(peer).ok_or(Errno::EINVAL)?;
+        let (Some(link), Some(hello)) = (&state.link, &state.hello) else {
+            return Err(Errno::ENOTCONN);
+        };
+        let copied = copy::from_process(link.pid(), hello.probe, remote, skip, local);
+        if matches!(copied, Err(Errno::EPERM | Errno::ENOSYS)) {
+            state.copies = Copies::Fail;
+        }
+        copied
+    }
+
+    fn copy_to(&mut self, peer: PeerId, local: &Buffers, remote: &[(u64, u64)]) -> Result<()> {
+        let state = self.peer(peer).ok_or(Errno::EINVAL)?;
+        let link = state.link.as_ref().ok_or(Errno::ENOTCONN)?;
+        if !link.is_alive() {
+            return Err(Errno::ECONNRESET);
+        }
+        copy::to_process(link.pid(), local, remote)
+    }
+
+    fn pressure(&self, peer: PeerId) -> bool {
+        let ring = self.peers.get(peer as usize).and_then(|state| state.ring.as_ref());
+        ring.is_some_and(|ring| ring.producer.pressure())
+    }
+}
