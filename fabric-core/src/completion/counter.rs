@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::AsFd,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -13,7 +13,7 @@ use crate::{
     api::Endpoint,
     attr::{CntrEvents, WaitObj},
     sync::{AtomicBool, AtomicU64, Ordering, fence},
-    wait::{Deadline, Signal, WaitSet, sleep_on},
+    wait::{Deadline, Signal, sleep_on},
 };
 
 /// What `fi_cntr_open` takes.
@@ -104,7 +104,6 @@ pub struct Counter<E: Endpoint> {
     value: Arc<CounterValue>,
     endpoints: ProgressSet<E>,
     attr: CounterAttr,
-    wait: Option<WaitSet>,
     /// The values that the application read last: whoever goes to sleep has seen these.
     seen: (AtomicU64, AtomicU64),
     /// Held by the one thread that sleeps on `wait`: who sleeps clears the signal, and would take
@@ -124,21 +123,12 @@ const NAP: Duration = Duration::from_micros(200);
 impl<E: Endpoint> Counter<E> {
     /// Opens a counter at zero. Wait sets and mutex-condition pairs are `EINVAL`.
     pub fn open(attr: &CounterAttr) -> Result<Arc<Self>> {
-        let (signal, wait) = match attr.wait_obj {
-            WaitObj::None | WaitObj::Yield => (None, None),
-            WaitObj::Unspec | WaitObj::Fd | WaitObj::PollFd => {
-                let (signal, wait) = (Signal::new()?, WaitSet::new()?);
-                wait.add(signal.as_fd(), 0)?;
-                (Some(signal), Some(wait))
-            }
-            WaitObj::Set | WaitObj::MutexCond => return Err(Errno::EINVAL),
-        };
+        let (endpoints, signal) = ProgressSet::open(attr.wait_obj)?;
         let value = CounterValue::new(attr.events == CntrEvents::Bytes, signal);
         Ok(Arc::new(Self {
             value: Arc::new(value),
-            endpoints: ProgressSet::default(),
+            endpoints,
             attr: *attr,
-            wait,
             seen: (AtomicU64::new(0), AtomicU64::new(0)),
             sleeper: Mutex::new(()),
         }))
@@ -156,22 +146,12 @@ impl<E: Endpoint> Counter<E> {
 
     /// Adds an endpoint that counts here.
     pub fn attach(&self, endpoint: &Arc<E>) -> Result<()> {
-        if let Some(wait) = &self.wait {
-            // SAFETY: the endpoint's descriptor lives as long as it does, and it is detached
-            // before it ends.
-            wait.add(unsafe { BorrowedFd::borrow_raw(endpoint.wait_fd()?) }, 1)?;
-        }
-        self.endpoints.add(endpoint);
-        Ok(())
+        self.endpoints.attach(endpoint)
     }
 
     /// Removes an endpoint.
     pub fn detach(&self, endpoint: &Arc<E>) {
-        if let (Some(wait), Ok(fd)) = (&self.wait, endpoint.wait_fd()) {
-            // SAFETY: as in `attach`.
-            wait.remove(unsafe { BorrowedFd::borrow_raw(fd) });
-        }
-        self.endpoints.remove(endpoint);
+        self.endpoints.detach(endpoint);
     }
 
     /// Whether something still counts here.
@@ -236,7 +216,8 @@ impl<E: Endpoint> Counter<E> {
             if deadline.passed() {
                 return Err(Errno::ETIMEDOUT);
             }
-            let (Some(wait), Ok(_turn)) = (&self.wait, self.sleeper.try_lock()) else {
+            let (Some(wait), Ok(_turn)) = (self.endpoints.wait_set(), self.sleeper.try_lock())
+            else {
                 std::thread::sleep(deadline.left().map_or(NAP, |left| left.min(NAP)));
                 continue;
             };
@@ -263,9 +244,6 @@ impl<E: Endpoint> Counter<E> {
 
     /// The descriptor to poll, `ENODATA` for a counter without one.
     pub fn wait_fd(&self) -> Result<i32> {
-        match (&self.wait, self.attr.wait_obj) {
-            (Some(wait), WaitObj::Fd | WaitObj::PollFd) => Ok(wait.raw()),
-            _ => Err(Errno::ENODATA),
-        }
+        self.endpoints.wait_fd()
     }
 }

@@ -1,11 +1,6 @@
 //! Completion queues as applications open, read and sleep on them (`fi_cq(3)`).
 
-use std::{
-    fmt,
-    os::fd::{AsFd, BorrowedFd},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, os::fd::AsFd, sync::Arc, time::Duration};
 
 use super::{CompletionQueue, CqError, EntryBuf, ProgressSet};
 use crate::{
@@ -13,7 +8,7 @@ use crate::{
     api::Endpoint,
     attr::{CqFormat, WaitObj},
     sync::{AtomicBool, Ordering},
-    wait::{Deadline, Signal, WaitSet, sleep_on},
+    wait::{Deadline, sleep_on},
 };
 
 /// What `fi_cq_open` takes.
@@ -35,7 +30,6 @@ pub struct Cq<E: Endpoint> {
     queue: Arc<CompletionQueue<E::Lock>>,
     endpoints: ProgressSet<E>,
     attr: CqAttr,
-    wait: Option<WaitSet>,
     /// `fi_cq_signal` was called and no sleeper has taken notice yet.
     signalled: AtomicBool,
 }
@@ -61,20 +55,11 @@ impl<E: Endpoint> Cq<E> {
         if attr.size == 0 {
             attr.size = DEFAULT_SIZE;
         }
-        let (signal, wait) = match attr.wait_obj {
-            WaitObj::None | WaitObj::Yield => (None, None),
-            WaitObj::Unspec | WaitObj::Fd | WaitObj::PollFd => {
-                let (signal, wait) = (Signal::new()?, WaitSet::new()?);
-                wait.add(signal.as_fd(), 0)?;
-                (Some(signal), Some(wait))
-            }
-            WaitObj::Set | WaitObj::MutexCond => return Err(Errno::EINVAL),
-        };
+        let (endpoints, signal) = ProgressSet::open(attr.wait_obj)?;
         Ok(Arc::new(Self {
             queue: Arc::new(CompletionQueue::new(attr.size, signal)),
-            endpoints: ProgressSet::default(),
+            endpoints,
             attr,
-            wait,
             signalled: AtomicBool::new(false),
         }))
     }
@@ -91,22 +76,12 @@ impl<E: Endpoint> Cq<E> {
 
     /// Adds an endpoint that reports here.
     pub fn attach(&self, endpoint: &Arc<E>) -> Result<()> {
-        if let Some(wait) = &self.wait {
-            // SAFETY: the endpoint keeps its wait descriptor open as long as it lives, and it is
-            // detached before it ends.
-            wait.add(unsafe { BorrowedFd::borrow_raw(endpoint.wait_fd()?) }, 1)?;
-        }
-        self.endpoints.add(endpoint);
-        Ok(())
+        self.endpoints.attach(endpoint)
     }
 
     /// Removes an endpoint.
     pub fn detach(&self, endpoint: &Arc<E>) {
-        if let (Some(wait), Ok(fd)) = (&self.wait, endpoint.wait_fd()) {
-            // SAFETY: as in `attach`; the endpoint is alive, it is our argument.
-            wait.remove(unsafe { BorrowedFd::borrow_raw(fd) });
-        }
-        self.endpoints.remove(endpoint);
+        self.endpoints.detach(endpoint);
     }
 
     /// Whether endpoints are attached, so that closing must be refused.
@@ -148,7 +123,7 @@ impl<E: Endpoint> Cq<E> {
             if self.signalled.swap(false, Ordering::AcqRel) || deadline.passed() {
                 return Err(Errno::EAGAIN);
             }
-            match &self.wait {
+            match self.endpoints.wait_set() {
                 Some(wait) => {
                     if self.try_wait()? && !self.signalled.load(Ordering::Acquire) {
                         sleep_on(wait.as_fd(), deadline)?;
@@ -177,9 +152,6 @@ impl<E: Endpoint> Cq<E> {
 
     /// The descriptor to poll, `ENODATA` for a queue without one.
     pub fn wait_fd(&self) -> Result<i32> {
-        match (&self.wait, self.attr.wait_obj) {
-            (Some(wait), WaitObj::Fd | WaitObj::PollFd) => Ok(wait.raw()),
-            _ => Err(Errno::ENODATA),
-        }
+        self.endpoints.wait_fd()
     }
 }
