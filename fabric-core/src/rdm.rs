@@ -9,16 +9,18 @@ use std::{
 use crate::{
     Errno, Result,
     api::Endpoint,
-    attr::Info,
     attr::WaitObj,
+    attr::{EpType, Info},
     auto::AutoProgress,
     av::{Av, BoundAv},
     completion::{CompletionQueue, Counter, Cq, EntryBuf},
+    discovery::Names,
     domain::{Child, Domain},
     engine::{CqBinding, Engine, Limits, Stats},
     eq::{BoundEq, EventQueue},
     flags::Flags,
     lock::{Access, Guarded, Lock},
+    log::Subsys,
     mem::Buffers,
     op::{AtomicOp, RecvOp, RmaOp, SendOp},
     wire::Wire,
@@ -120,10 +122,27 @@ impl<W: Wire, L: Lock> RdmEndpoint<W, L> {
     }
 }
 
+/// Whether this kind of endpoint can be what `info` asks for, which need not come from discovery.
+fn check(info: &Info, caps: Flags) -> Result<()> {
+    let ep_type = info.ep.as_ref().map_or(0, |ep| ep.ep_type);
+    if !matches!(EpType::from_raw(ep_type), Some(EpType::Unspec | EpType::Rdm)) {
+        crate::warn!("core", Subsys::EpCtrl, "ep_attr.type: wanted {ep_type}, offered FI_EP_RDM");
+        return Err(Errno::EINVAL);
+    }
+    let beyond = info.caps - caps;
+    if !beyond.is_empty() {
+        let beyond = Names("FI_", beyond);
+        crate::warn!("core", Subsys::EpCtrl, "caps: wanted {beyond}, which is not offered");
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
 impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
     type Lock = L;
 
     fn open(domain: &Arc<Domain>, info: &Info, _context: usize) -> Result<Arc<Self>> {
+        check(info, W::CAPS)?;
         let (tx, rx) = (info.tx.as_ref(), info.rx.as_ref());
         let or = |size: Option<usize>, default: usize| size.filter(|s| *s != 0).unwrap_or(default);
         let sizes = Sizes {

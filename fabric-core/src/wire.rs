@@ -9,6 +9,7 @@ use std::os::fd::RawFd;
 use crate::{
     Errno, Result,
     attr::Info,
+    flags::Flags,
     matching::PeerId,
     mem::{Buffers, SharedBytes},
 };
@@ -212,6 +213,9 @@ pub trait Wire: Sized + Send + 'static {
     type Tx: WireTx;
     /// Receiving half.
     type Rx: WireRx;
+
+    /// What endpoints over this transport can do at most.
+    const CAPS: Flags;
 
     /// Prepares an endpoint with the address that `info` asks for, or one of its own.
     fn open(info: &Info) -> Result<Self>;

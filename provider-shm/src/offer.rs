@@ -45,6 +45,8 @@ const RX_CAPS: Flags = KINDS
     .union(Flags::SOURCE)
     .union(Flags::DIRECTED_RECV);
 const DOMAIN_CAPS: Flags = Flags::LOCAL_COMM.union(Flags::AV_USER_ID);
+/// What an endpoint can do.
+pub const CAPS: Flags = TX_CAPS.union(RX_CAPS).union(DOMAIN_CAPS);
 
 /// FI_INJECT is not among them: as a default it would limit every send to [`INJECT_SIZE`].
 const TX_OP_FLAGS: Flags = Flags::COMPLETION
@@ -160,7 +162,7 @@ fn offer(flavour: Flavour, progress: Progress) -> Info {
     let data_order = if flavour.ordered { usize::MAX } else { 0 };
     let mr_mode = if flavour.virtual_addresses { MrMode::VIRT_ADDR } else { MrMode::empty() };
     Info {
-        caps: TX_CAPS | RX_CAPS | DOMAIN_CAPS,
+        caps: CAPS,
         addr_format: addr_format::STR,
         tx: Some(TxAttr {
             caps: TX_CAPS,

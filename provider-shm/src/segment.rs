@@ -66,8 +66,10 @@ impl Segment {
     fn map(fd: BorrowedFd<'_>, geometry: Geometry) -> Result<Self> {
         let len = NonZeroUsize::new(geometry.bytes()).ok_or(Errno::EPROTO)?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // The pages are there already; mapping them at once saves a fault for each.
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
-        let base = unsafe { mmap(std::ptr::null_mut(), len.get(), prot, MapFlags::SHARED, fd, 0) }?;
+        let base = unsafe { mmap(std::ptr::null_mut(), len.get(), prot, flags, fd, 0) }?;
         let base = NonNull::new(base.cast()).ok_or(Errno::ENOMEM)?;
         Ok(Self { base, len, geometry })
     }

@@ -9,6 +9,7 @@ use std::{
 use fabric_core::{
     Errno, Result,
     attr::Info,
+    flags::Flags,
     log::Subsys,
     matching::PeerId,
     param::known::SHM_DISABLE_CMA,
@@ -21,7 +22,7 @@ use crate::{
     address::{canonical, socket_address, unique},
     link::{Hello, Link, Said},
     listener::Listener,
-    offer::NAME,
+    offer::{CAPS, NAME},
     rings::{Incoming, RxPeer, ShmRx, ShmTx, TxPeer},
     segment::Segment,
 };
@@ -44,6 +45,10 @@ const STRANGERS: usize = 256;
 
 /// Looks at the sockets are this far apart while packets are polled for.
 const IDLE_TICKS: u64 = ticks_of(100);
+/// The same for some milliseconds after a peer was new: others are about to come.
+const YOUNG_TICKS: u64 = ticks_of(5);
+/// That many looks are made at this pace.
+const YOUNG_LOOKS: u32 = 2000;
 /// The same while an answer is expected.
 const HURRY_TICKS: u64 = ticks_of(2);
 
@@ -93,6 +98,8 @@ pub struct ShmWire {
     _probe: Box<u64>,
     last_look: u64,
     polls: u32,
+    /// Looks at the pace of a young endpoint that are left.
+    young: u32,
 }
 
 #[derive(Debug)]
@@ -114,6 +121,7 @@ impl ShmWire {
             }
         }
         self.rx.hurry = false;
+        self.young = self.young.saturating_sub(1);
         let mut ready = [(0u64, false); READY];
         let mut count = 0;
         self.sockets.ready::<READY>(|token, hang_up| {
@@ -314,6 +322,7 @@ impl ShmWire {
         self.tx.peers.push(TxPeer::new(address.into()));
         self.rx.peers.push(RxPeer::default());
         self.by_address.insert(address.into(), peer);
+        self.young = YOUNG_LOOKS;
         peer
     }
 }
@@ -321,6 +330,8 @@ impl ShmWire {
 impl Wire for ShmWire {
     type Tx = ShmTx;
     type Rx = ShmRx;
+
+    const CAPS: Flags = CAPS;
 
     fn open(info: &Info) -> Result<Self> {
         let address = if info.src_addr.is_empty() { unique()? } else { canonical(&info.src_addr)? };
@@ -349,6 +360,7 @@ impl Wire for ShmWire {
             _probe: probe,
             last_look: 0,
             polls: 0,
+            young: YOUNG_LOOKS,
         })
     }
 
@@ -404,7 +416,11 @@ impl Wire for ShmWire {
         self.polls = self.polls.wrapping_add(1);
         if now || self.polls.is_multiple_of(8) {
             let hurry = self.rx.hurry || !self.tx.fresh.is_empty() || !self.ending.is_empty();
-            let pause = if hurry { HURRY_TICKS } else { IDLE_TICKS };
+            let pause = match (hurry, self.young) {
+                (true, _) => HURRY_TICKS,
+                (false, 0) => IDLE_TICKS,
+                (false, _) => YOUNG_TICKS,
+            };
             if ticks().wrapping_sub(self.last_look) > pause || (now && self.events.is_empty()) {
                 self.look_at_sockets();
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fabric_core::{
     Errno,
     api::Endpoint,
-    attr::{AvType, CqFormat, DomainAttr, FabricAttr, Info, RxAttr, TxAttr},
+    attr::{AvType, CqFormat, DomainAttr, EpAttr, EpType, FabricAttr, Info, RxAttr, TxAttr},
     av::Av,
     completion::{Cq, CqAttr, CqError, EntryBuf},
     domain::Domain,
@@ -16,7 +16,7 @@ use fabric_core::{
         ADDR_UNSPEC, AtomicKind, AtomicOp, IoVec, RecvOp, RmaIov, RmaKind, RmaOp, SendOp, TxMeta,
     },
 };
-use provider_shm::{ShmAddresses, ShmEndpoint};
+use provider_shm::{ShmAddresses, ShmEndpoint, offer::CAPS};
 
 type Ep = ShmEndpoint<NoLock>;
 
@@ -42,7 +42,7 @@ struct Tagged {
 impl Node {
     fn open() -> Self {
         let info = Info {
-            caps: Flags::from_bits_retain(!0),
+            caps: CAPS,
             tx: Some(TxAttr::default()),
             rx: Some(RxAttr::default()),
             domain: Some(DomainAttr { threading: 3, progress: 2, ..DomainAttr::default() }),
@@ -283,4 +283,19 @@ fn a_peer_that_closes_fails_what_depends_on_it() {
     a.send(&[1; 8], 1, 3);
     let error = a.poll().unwrap_err();
     assert_eq!((error.err, error.entry.context), (Errno::ECONNREFUSED, 3));
+}
+
+#[test]
+fn an_endpoint_is_not_what_was_never_offered() {
+    let node = Node::open();
+    let open = |ep_type: u32, caps: Flags| {
+        let ep = EpAttr { ep_type, ..EpAttr::default() };
+        let info = Info { caps, ep: Some(ep), ..Info::default() };
+        Ep::open(&node.domain, &info, 0).map(drop)
+    };
+    for ep_type in [EpType::Msg as u32, EpType::Dgram as u32, 77] {
+        assert_eq!(open(ep_type, Flags::MSG), Err(Errno::EINVAL));
+    }
+    assert_eq!(open(EpType::Rdm as u32, Flags::MSG | Flags::MULTICAST), Err(Errno::EINVAL));
+    assert_eq!(open(EpType::Rdm as u32, Flags::MSG | Flags::TAGGED), Ok(()));
 }

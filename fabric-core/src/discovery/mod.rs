@@ -27,7 +27,7 @@ use crate::{
         API_VERSION, DomainAttr, EpAttr, FabricAttr, Info, PROV_VERSION, RxAttr, TxAttr, Version,
     },
     flags::Flags,
-    log::Subsys,
+    log::{Level, Subsys},
     param,
 };
 
@@ -121,8 +121,10 @@ pub fn getinfo(
         }
     }
     let report = nearest_first(misses);
+    // Why the others do not fit is news only where none does.
+    let level = if found.is_empty() { Level::Warn } else { Level::Info };
     for rejection in &report {
-        crate::warn!(&rejection.provider, Subsys::Core, "{rejection}");
+        crate::log_at!(level, &rejection.provider, Subsys::Core, "{rejection}");
     }
     REPORT.set(report.clone());
     if found.is_empty() { Err(NoProvider::Rejected(report)) } else { Ok(found) }

@@ -50,12 +50,16 @@ impl Config {
     }
 }
 
-/// Text that names no level is taken as a wish to see something: `warn`.
-fn parse_level(text: &str) -> Level {
+/// The level that `text` names.
+pub(super) fn level_named(text: &str) -> Option<Level> {
     [Level::Error, Level::Warn, Level::Trace, Level::Info, Level::Debug]
         .into_iter()
         .find(|level| level.name().eq_ignore_ascii_case(text.trim()))
-        .unwrap_or(Level::Warn)
+}
+
+/// Text that names no level is taken as a wish to see something: `warn`.
+fn parse_level(text: &str) -> Level {
+    level_named(text).unwrap_or(Level::Warn)
 }
 
 /// A comma list of names; a leading `^` turns it into the names that are left out.

@@ -9,6 +9,7 @@ use std::{
 use crate::{
     Errno, Result,
     attr::Info,
+    flags::Flags,
     matching::PeerId,
     mem::{Buffers, SharedBytes},
     op::IoVec,
@@ -306,6 +307,8 @@ impl WireRx for TestRx {
 impl Wire for TestWire {
     type Tx = TestTx;
     type Rx = TestRx;
+
+    const CAPS: Flags = Flags::all();
 
     fn open(_info: &Info) -> Result<Self> {
         Err(Errno::ENOSYS)
