@@ -58,6 +58,7 @@ install: build ## into PREFIX (/usr/local): library, headers, libfabric.pc, perc
 		> "$(DESTDIR)$(PREFIX)/lib/pkgconfig/libfabric.pc"
 
 docs: ## the book, where mdbook is installed, into build/book
+	@command -v mdbook >/dev/null || { echo "mdbook is not installed: cargo install mdbook"; exit 1; }
 	mdbook build docs --dest-dir $(abspath build/book)
 
 clean: ## removes what builds made

@@ -20,6 +20,7 @@ use std::{
     },
 };
 
+pub(crate) use config::unknown_level;
 pub use config::{Config, NameList};
 pub use sink::{Record, Sink, Writer};
 pub use site::{Held, Site};

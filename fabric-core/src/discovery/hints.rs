@@ -111,7 +111,12 @@ fn fabric(have: &FabricAttr, want: &FabricAttr, check: &mut Check) {
     if let Some(wish) = &want.prov_name {
         let name = have.prov_name.as_deref().unwrap_or_default();
         if !NameWish::parse(wish).takes(name) {
-            check.refuse("fabric_attr.prov_name", wish, name, "use the offered name, or NULL");
+            check.refuse(
+                "fabric_attr.prov_name",
+                wish,
+                name,
+                "use the offered name, or leave it out",
+            );
         }
     }
     if want.prov_version > have.prov_version {

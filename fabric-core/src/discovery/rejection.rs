@@ -61,7 +61,7 @@ impl Rejection {
                 provider,
                 "fabric_attr.prov_name",
                 provider,
-                "use the offered name, or NULL",
+                "use the offered name, or leave it out",
             )
         }
     }

@@ -50,8 +50,12 @@ impl Config {
     }
 }
 
-/// The level that `text` names.
-pub(super) fn level_named(text: &str) -> Option<Level> {
+/// The value of `FI_LOG_LEVEL`, if it names no level.
+pub(crate) fn unknown_level() -> Option<String> {
+    known::LOG_LEVEL.text().filter(|text| level_named(text).is_none())
+}
+
+fn level_named(text: &str) -> Option<Level> {
     [Level::Error, Level::Warn, Level::Trace, Level::Info, Level::Debug]
         .into_iter()
         .find(|level| level.name().eq_ignore_ascii_case(text.trim()))

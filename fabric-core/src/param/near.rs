@@ -23,10 +23,18 @@ pub fn suspects() -> Vec<Suspect> {
     among(names, &known)
 }
 
-/// Warns of each suspect, once per process.
+/// Warns of each suspect and of a log level that is none, once per process.
 pub fn warn_of_suspects() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        if let Some(level) = crate::log::unknown_level() {
+            crate::warn!(
+                "core",
+                crate::log::Subsys::Core,
+                "FI_LOG_LEVEL is {level:?}, which is none of error, warn, trace, info and debug; \
+                 warn is taken"
+            );
+        }
         for Suspect { name, meant } in suspects() {
             crate::warn!(
                 "core",

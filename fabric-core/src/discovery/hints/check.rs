@@ -109,7 +109,7 @@ impl Check {
         let Some(wanted) = wanted else { return };
         let offered = offered.unwrap_or_default();
         if !wanted.eq_ignore_ascii_case(offered) {
-            self.refuse(attribute, wanted, offered, "use the offered name, or NULL");
+            self.refuse(attribute, wanted, offered, "use the offered name, or leave it out");
         }
     }
 }
