@@ -19,6 +19,8 @@ use crate::{
 /// The thread; it ends when this is dropped.
 pub struct AutoProgress {
     stop: Arc<Stop>,
+    /// The process that has the thread: a forked child has only this description of it.
+    owner: u32,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -50,7 +52,7 @@ impl AutoProgress {
             .name("percale-progress".into())
             .spawn(move || run(&weak, &told, &wait))
             .map_err(|e| Errno::new(e.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { stop, owner: std::process::id(), thread: Some(thread) })
     }
 }
 
@@ -75,6 +77,11 @@ fn run<E: Endpoint>(endpoint: &Weak<E>, stop: &Stop, wait: &WaitSet) {
 
 impl Drop for AutoProgress {
     fn drop(&mut self) {
+        if self.owner != std::process::id() {
+            // Neither is the thread here to be joined, nor the parent's to be stopped.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         self.stop.asked.store(true, Ordering::Release);
         self.stop.signal.set();
         if let Some(thread) = self.thread.take() {

@@ -135,7 +135,7 @@ impl MrTable {
         let mut regions = self.write();
         match regions.entry(region.key()) {
             Entry::Occupied(place) if core::ptr::eq(&raw const **place.get(), region) => {
-                place.remove();
+                place.remove().end();
                 Ok(())
             }
             _ => Err(Errno::EINVAL),

@@ -23,17 +23,21 @@ pub use signal::Signal;
 
 /// An epoll descriptor over a queue's own signal and the descriptors of its endpoints.
 #[derive(Debug)]
-pub struct WaitSet(OwnedFd);
+pub struct WaitSet {
+    epoll: OwnedFd,
+    /// A forked child shares what is watched with its parent, and must not change it.
+    owner: u32,
+}
 
 impl WaitSet {
     /// Opens one, close-on-exec.
     pub fn new() -> Result<Self> {
-        Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, owner: std::process::id() })
     }
 
     /// Watches `fd` for reading. Watching one twice is harmless.
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> Result<()> {
-        match epoll::add(&self.0, fd, EventData::new_u64(token), EventFlags::IN) {
+        match epoll::add(&self.epoll, fd, EventData::new_u64(token), EventFlags::IN) {
             Ok(()) | Err(Sys::EXIST) => Ok(()),
             Err(e) => Err(e.into()),
         }
@@ -41,15 +45,17 @@ impl WaitSet {
 
     /// Stops watching.
     pub fn remove(&self, fd: BorrowedFd<'_>) {
-        // Not watched any more is what was asked for.
-        let _ = epoll::delete(&self.0, fd);
+        if self.owner == std::process::id() {
+            // Not watched any more is what was asked for.
+            let _ = epoll::delete(&self.epoll, fd);
+        }
     }
 
     /// The tokens that are ready now, at most `N`, without sleeping.
     pub fn ready<const N: usize>(&self, mut each: impl FnMut(u64, bool)) -> usize {
         let mut events = [const { core::mem::MaybeUninit::uninit() }; N];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let Ok((events, _)) = epoll::wait(&self.0, &mut events, Some(&zero)) else { return 0 };
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&zero)) else { return 0 };
         for event in events.iter() {
             let flags = event.flags;
             let hang_up = flags.intersects(EventFlags::HUP | EventFlags::ERR);
@@ -60,13 +66,13 @@ impl WaitSet {
 
     /// The descriptor's number, for applications that poll it themselves.
     pub fn raw(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.epoll.as_raw_fd()
     }
 }
 
 impl AsFd for WaitSet {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.epoll.as_fd()
     }
 }
 

@@ -16,7 +16,7 @@ use rustix::{
         SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
         SocketType, connect, recvmsg, send, sendmsg, socket_with,
     },
-    process::getuid,
+    process::{Pid, PidfdFlags, getuid, pidfd_open, test_kill_process},
 };
 
 use crate::address::ADDRESS_MAX;
@@ -66,6 +66,9 @@ pub enum Said {
 pub struct Link {
     socket: OwnedFd,
     pid: i32,
+    /// The peer's process, where it can be named: a child that it has forked may keep the socket
+    /// open beyond its end.
+    process: Option<OwnedFd>,
 }
 
 impl Link {
@@ -75,7 +78,9 @@ impl Link {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         connect(&socket, address)?;
-        Self::new(socket)
+        let link = Self::new(socket)?;
+        // A listener that has ended may have left its socket to a child that will never answer.
+        if link.has_exited() { Err(Errno::ECONNREFUSED) } else { Ok(link) }
     }
 
     pub(crate) fn new(socket: OwnedFd) -> Result<Self> {
@@ -83,7 +88,13 @@ impl Link {
         if peer.uid != getuid().as_raw() {
             return Err(Errno::EACCES);
         }
-        Ok(Self { socket, pid: peer.pid })
+        // `None`: not to be named from here, ended already, no descriptor left, or a kernel that has
+        // none of these.
+        // `None`: not to be named from here, ended already, no descriptor left, or a kernel that has
+        // none of these.
+        let process =
+            Pid::from_raw(peer.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
+        Ok(Self { socket, pid: peer.pid, process })
     }
 
     /// The peer's process id as this process sees it, zero in a PID namespace beside ours.
@@ -160,7 +171,23 @@ impl Link {
     pub fn is_alive(&self) -> bool {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut fds = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::empty())];
-        matches!(poll(&mut fds, Some(&zero)), Ok(0))
+        !self.has_exited() && matches!(poll(&mut fds, Some(&zero)), Ok(0))
+    }
+
+    /// Whether the peer's process is known to have ended, whoever holds its socket.
+    pub fn has_exited(&self) -> bool {
+        let Some(process) = &self.process else {
+            let Some(pid) = Pid::from_raw(self.pid) else { return false };
+            return test_kill_process(pid) == Err(Sys::SRCH);
+        };
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut fds = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&zero)), Ok(1))
+    }
+
+    /// A descriptor that turns readable when the peer's process ends.
+    pub fn process(&self) -> Option<BorrowedFd<'_>> {
+        self.process.as_ref().map(AsFd::as_fd)
     }
 }
 

@@ -174,7 +174,11 @@ impl ShmWire {
 
     fn watch(&mut self, link: Arc<Link>, peer: Option<PeerId>) -> Option<Handle> {
         let handle = self.links.insert(Watched { link: link.clone(), peer }).ok()?;
-        if let Err(reason) = self.sockets.add(link.as_fd(), handle.raw()) {
+        let watched = self.sockets.add(link.as_fd(), handle.raw()).and_then(|()| {
+            link.process().map_or(Ok(()), |process| self.sockets.add(process, handle.raw()))
+        });
+        if let Err(reason) = watched {
+            self.unwatch(&link);
             fabric_core::error!(NAME, Subsys::EpCtrl, "cannot watch a peer: {reason}");
             self.links.remove(handle);
             return None;
@@ -182,16 +186,29 @@ impl ShmWire {
         Some(handle)
     }
 
+    fn unwatch(&self, link: &Link) {
+        self.sockets.remove(link.as_fd());
+        if let Some(process) = link.process() {
+            self.sockets.remove(process);
+        }
+    }
+
     /// What a peer says now.
     fn hear(&mut self, handle: Handle) {
-        for _ in 0..MESSAGES {
+        for said in 0..MESSAGES {
             if self.successors.iter().any(|(waiting, _)| *waiting == handle) {
                 return;
             }
             let Some(watched) = self.links.get(handle) else { return };
             let (link, peer) = (watched.link.clone(), watched.peer);
             match (link.hear(), peer) {
-                (Ok(None), _) => return,
+                (Ok(None), _) => {
+                    // Nothing was said, so it may be the process that has news.
+                    if said == 0 && link.has_exited() {
+                        self.hung_up(handle, Errno::ECONNRESET);
+                    }
+                    return;
+                }
                 (Ok(Some(Said::Bell)), _) => {}
                 (Ok(Some(Said::Hello(hello))), _) => self.introduced(handle, &link, hello),
                 (Ok(Some(Said::Ring { fd, slots, bytes })), Some(peer)) => {
@@ -266,7 +283,7 @@ impl ShmWire {
 
     fn hung_up(&mut self, handle: Handle, reason: Errno) {
         let Some(watched) = self.links.remove(handle) else { return };
-        self.sockets.remove(watched.link.as_fd());
+        self.unwatch(&watched.link);
         match watched.peer {
             Some(peer) => self.end(peer, reason),
             None => self.strangers.retain(|stranger| *stranger != handle),
@@ -308,7 +325,7 @@ impl ShmWire {
             self.links.iter().filter(|(_, w)| of_peer(w)).map(|(handle, _)| handle).collect();
         for handle in handles {
             if let Some(watched) = self.links.remove(handle) {
-                self.sockets.remove(watched.link.as_fd());
+                self.unwatch(&watched.link);
             }
         }
     }

@@ -75,6 +75,7 @@ impl<L: Lock> Core<L> {
         let state = self.peer_mut(peer);
         state.outstanding = 0;
         state.large_reads = 0;
+        state.large_writes = 0;
         state.pressed = false;
     }
 

@@ -81,6 +81,8 @@ pub struct Limits {
     pub waiting_bytes: usize,
     /// Multi-receive buffers with less room are given back.
     pub min_multi_recv: usize,
+    /// One-sided operations keep their order with what is posted behind them.
+    pub ordered: bool,
     /// Receives may name their sender.
     pub directed: bool,
     /// Completions name the sender.

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Reads of up to this many bytes are always answered in one packet. Larger ones may be copied by
-/// the initiator later, so writes behind them wait.
+/// the initiator later, so where order was promised writes behind them wait.
 const SMALL_READ: usize = 512;
 
 impl<W: Wire, L: Lock> Engine<W, L> {
@@ -79,7 +79,11 @@ impl<L: Lock> Core<L> {
             words.push(piece.base as u64);
             words.push(piece.len as u64);
         }
-        tx.try_emit(op.peer, head, &Source::fixed(words.bytes()))
+        tx.try_emit(op.peer, head, &Source::fixed(words.bytes()))?;
+        if self.limits.ordered {
+            self.hold_back(handle);
+        }
+        Ok(())
     }
 
     pub(super) fn start_read<T: WireTx>(
@@ -93,17 +97,22 @@ impl<L: Lock> Core<L> {
         let head = Head { op: Op::Read as u8, flags: 0, a: handle.raw(), b: 0 };
         let (peer, large) = (op.peer, op.remote.total() > SMALL_READ);
         tx.try_emit(peer, head, &Source::fixed(words.bytes()))?;
-        if large {
-            self.peer_mut(peer).large_reads += 1;
+        if large && self.limits.ordered {
+            self.hold_back(handle);
         }
         Ok(())
     }
 
-    /// A started read has ended.
-    pub(super) fn read_ended(&mut self, peer: PeerId, total: usize) {
-        if total > SMALL_READ {
-            let state = self.peer_mut(peer);
-            state.large_reads = state.large_reads.saturating_sub(1);
+    /// What comes behind a started operation waits for its end.
+    fn hold_back(&mut self, handle: Handle) {
+        let Some(op) = self.ops.get_mut(handle) else { return };
+        op.large = true;
+        let (peer, is_read) = (op.peer, op.kind.is_read());
+        let state = self.peer_mut(peer);
+        if is_read {
+            state.large_reads += 1;
+        } else {
+            state.large_writes += 1;
         }
     }
 
@@ -187,8 +196,8 @@ impl<L: Lock> Core<L> {
     ) -> Option<()> {
         let remote = Reader::new(packet.payload).remote()?;
         let theirs = packet.head.a;
-        let pieces: Vec<Buffers> = match self.check(&remote, NEED_READ) {
-            Ok(checked) => checked.into_iter().map(|(piece, _)| piece).collect(),
+        let pieces = match self.check(&remote, NEED_READ) {
+            Ok(pieces) => pieces,
             Err(reason) => {
                 self.acknowledge(tx, peer, theirs, reason.get());
                 return Some(());
@@ -201,7 +210,7 @@ impl<L: Lock> Core<L> {
         if small {
             let head = Head { op: Op::Reply as u8, flags: 0, a: theirs, b: 0 };
             let direct = match pieces.as_slice() {
-                [piece] if self.peer_mut(peer).control.is_empty() => {
+                [(piece, _)] if self.peer_mut(peer).control.is_empty() => {
                     tx.try_emit(peer, head, &Source::all(&[], piece)) != Err(Refused::Again)
                 }
                 _ => false,
@@ -209,7 +218,7 @@ impl<L: Lock> Core<L> {
             if !direct {
                 let mut gathered = vec![0; bytes];
                 let mut at = 0;
-                for piece in &pieces {
+                for (piece, _) in &pieces {
                     at += piece.gather(0, &mut gathered[at..]);
                 }
                 self.control(tx, peer, head, &gathered);
@@ -218,11 +227,11 @@ impl<L: Lock> Core<L> {
             return Some(());
         }
         let mut words = Words::new();
-        for place in pieces.iter().flat_map(|piece| piece.iov()) {
+        for place in pieces.iter().flat_map(|(piece, _)| piece.iov()) {
             words.push(place.base as u64);
             words.push(place.len as u64);
         }
-        let service = Service { peer, pieces, bytes, to: None, sent: 0 };
+        let service = Service { peer, theirs, pieces, bytes, to: None, sent: 0 };
         let Ok(ours) = self.services.insert(service) else { return Some(()) };
         let head = Head { op: Op::Grant as u8, flags: 0, a: theirs, b: ours.raw() };
         self.control(tx, peer, head, words.bytes());

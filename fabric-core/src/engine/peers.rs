@@ -26,6 +26,8 @@ pub(crate) struct Peer {
     pub(crate) outstanding: usize,
     /// Reads among them whose bytes we copy: writes must not overtake them.
     pub(crate) large_reads: usize,
+    /// Writes among them whose bytes the target fetches: nothing must overtake them.
+    pub(crate) large_writes: usize,
     /// Listed in `Core::blocked`.
     pub(crate) listed: bool,
     /// Bytes that wait for receives.
@@ -49,7 +51,14 @@ impl Peer {
     /// Nothing waits, so an operation may be emitted at once.
     #[inline]
     pub(crate) fn is_clear(&self) -> bool {
-        self.queue.is_empty() && self.large_reads == 0
+        self.queue.is_empty() && !self.holds(false)
+    }
+
+    /// Whether an operation has to wait for large ones in front of it. Reads keep their order among
+    /// themselves without waiting for each other.
+    #[inline]
+    pub(crate) const fn holds(&self, is_read: bool) -> bool {
+        self.large_writes != 0 || (self.large_reads != 0 && !is_read)
     }
 }
 

@@ -112,7 +112,9 @@ impl<L: Lock> Core<L> {
         let Some(transfer) = self.transfers.get(handle) else { return };
         let (peer, origin) = (transfer.peer, transfer.kind.origin());
         self.stats.copies += 1;
-        if transfer.want >= self.limits.shared {
+        // The memory behind a write is its region's owner's to take away at any time: it is not lent.
+        let lendable = !matches!(transfer.kind, TransferKind::Write { .. });
+        if lendable && transfer.want >= self.limits.shared {
             let flags = origin.flags();
             let head = Head { op: Op::Invite as u8, flags, a: origin.handle, b: handle.raw() };
             self.control(tx, peer, head, &[]);
@@ -125,6 +127,9 @@ impl<L: Lock> Core<L> {
         let Some(handle) = self.pulls.pop_front() else { return };
         let chunk = self.limits.shared / 2;
         let Some(transfer) = self.transfers.get_mut(handle) else { return };
+        if !transfer.kind.is_open() {
+            return self.withdraw(tx, handle);
+        }
         let (peer, sink) = (transfer.peer, transfer.kind.sink(&self.ops));
         let Some(pull) = &mut transfer.pull else { return };
         if pull.patience != 0 {
@@ -285,7 +290,7 @@ impl<L: Lock> Core<L> {
         if head.flags & head_flags::SERVICE != 0 {
             let service = self.services.get(handle).filter(|service| service.peer == peer)?;
             return match service.pieces.as_slice() {
-                [piece] => Some(*piece),
+                [(piece, region)] if region.is_open() => Some(*piece),
                 _ => None,
             };
         }

@@ -64,6 +64,14 @@ impl TransferKind {
         }
     }
 
+    /// Whether the memory may still be written: regions can be closed meanwhile.
+    pub(super) fn is_open(&self) -> bool {
+        match self {
+            Self::Write { sinks, .. } => sinks.iter().all(|(_, region)| region.is_open()),
+            Self::Message { .. } | Self::Read { .. } => true,
+        }
+    }
+
     /// Whether [`TransferKind::sink`] is all of it.
     pub(super) const fn has_one_sink(&self) -> bool {
         match self {
@@ -88,7 +96,9 @@ impl TransferKind {
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(super) peer: PeerId,
-    pub(super) pieces: Vec<Buffers>,
+    /// The initiator's operation.
+    pub(super) theirs: u64,
+    pub(super) pieces: Vec<(Buffers, Resolved)>,
     pub(super) bytes: usize,
     /// The initiator's transfer once it asked for segments.
     pub(super) to: Option<u64>,
@@ -182,6 +192,10 @@ impl<L: Lock> Core<L> {
         if len == 0 || len > transfer.want - transfer.got {
             return None;
         }
+        if !transfer.kind.is_open() {
+            self.withdraw(tx, handle);
+            return Some(());
+        }
         match &transfer.pull {
             Some(pull) if pull.waits() => transfer.pull = None,
             // Too late: the bytes are being copied.
@@ -217,6 +231,25 @@ impl<L: Lock> Core<L> {
             self.transferred(tx, transfer);
         }
         Some(())
+    }
+
+    /// A read has failed at its target: nothing more comes for it.
+    #[cold]
+    pub(super) fn drop_read_transfer(&mut self, read: Handle) {
+        let of_read =
+            |kind: &TransferKind| matches!(kind, TransferKind::Read { ours, .. } if *ours == read);
+        let found = self.transfers.iter().find(|(_, transfer)| of_read(&transfer.kind));
+        if let Some(handle) = found.map(|(handle, _)| handle) {
+            self.transfers.remove(handle);
+        }
+    }
+
+    /// Ends a write whose region has been closed under it.
+    #[cold]
+    pub(super) fn withdraw<T: WireTx>(&mut self, tx: &mut T, handle: Handle) {
+        let Some(transfer) = self.transfers.remove(handle) else { return };
+        let origin = transfer.kind.origin();
+        self.acknowledge(tx, transfer.peer, origin.handle, Errno::ENOKEY.get());
     }
 
     /// All bytes of a transfer are here.
@@ -266,10 +299,16 @@ impl<L: Lock> Core<L> {
     pub(super) fn stream_service<T: WireTx>(&mut self, tx: &mut T, handle: Handle) -> bool {
         let Some(service) = self.services.get_mut(handle) else { return true };
         let Some(to) = service.to else { return true };
+        if !service.pieces.iter().all(|(_, region)| region.is_open()) {
+            let (peer, theirs) = (service.peer, service.theirs);
+            self.services.remove(handle);
+            self.acknowledge(tx, peer, theirs, Errno::ENOKEY.get());
+            return true;
+        }
         let room = tx.max_payload(service.peer).min(SEGMENT);
         while service.sent < service.bytes {
             let mut skip = service.sent;
-            let piece = service.pieces.iter().find(|piece| {
+            let piece = service.pieces.iter().map(|(piece, _)| piece).find(|piece| {
                 let here = skip < piece.len();
                 if !here {
                     skip -= piece.len();

@@ -41,6 +41,8 @@ pub(crate) struct TxOp {
     /// Counted in `Core::queued`.
     pub(crate) queued: bool,
     pub(crate) started: bool,
+    /// What comes behind it has to wait until it ends.
+    pub(crate) large: bool,
     /// Segments under way: the receiver's handle, bytes sent, bytes wanted.
     pub(crate) stream: Option<(u64, usize, usize)>,
 }
@@ -163,9 +165,8 @@ impl<L: Lock> Core<L> {
         let fence = op.interest.flags.contains(Flags::FENCE);
         let is_read = op.kind.is_read();
         let state = self.peer_mut(peer);
-        let first = state.queue.is_empty()
-            && (state.large_reads == 0 || is_read)
-            && !(fence && state.outstanding != 0);
+        let first =
+            state.queue.is_empty() && !state.holds(is_read) && !(fence && state.outstanding != 0);
         let full = self.queued >= self.limits.outstanding;
         if full && !first {
             return Err(Errno::EAGAIN);
@@ -194,7 +195,7 @@ impl<L: Lock> Core<L> {
             let state = &self.peers[peer as usize];
             // A cancelled operation leaves its handle behind.
             if let Some(op) = self.ops.get(handle) {
-                let held = (state.large_reads != 0 && !op.kind.is_read())
+                let held = state.holds(op.kind.is_read())
                     || (op.interest.flags.contains(Flags::FENCE) && state.outstanding != 0);
                 if held || self.start(tx, handle).is_err() {
                     return false;
@@ -316,8 +317,12 @@ impl<L: Lock> Core<L> {
         if op.started {
             let state = self.peer_mut(op.peer);
             state.outstanding = state.outstanding.saturating_sub(1);
-            if op.kind.is_read() {
-                self.read_ended(op.peer, op.remote.total());
+            match op.kind {
+                TxKind::Read if op.large => state.large_reads = state.large_reads.saturating_sub(1),
+                TxKind::Write if op.large => {
+                    state.large_writes = state.large_writes.saturating_sub(1);
+                }
+                _ => {}
             }
         }
         match outcome {
@@ -362,6 +367,9 @@ impl<L: Lock> Core<L> {
             0 => Ok(bytes),
             reason => Err(Errno::new(reason)),
         };
+        if outcome.is_err() && op.kind.is_read() {
+            self.drop_read_transfer(handle);
+        }
         self.finish(handle, outcome);
         self.unblock_fenced(tx, peer);
         Some(())
@@ -404,6 +412,7 @@ impl TxOp {
             data: meta.data,
             queued: false,
             started: false,
+            large: false,
             stream: None,
         }
     }

@@ -31,6 +31,7 @@ pub struct Region {
     mode: MrMode,
     bound: AtomicBool,
     enabled: AtomicBool,
+    closed: AtomicBool,
     events: OnceLock<Arc<dyn RemoteWriteEvent>>,
 }
 
@@ -45,6 +46,7 @@ impl Region {
             mode,
             bound: AtomicBool::new(false),
             enabled: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             events: OnceLock::new(),
         };
         *region.enabled.get_mut() = !region.waits_for_enable();
@@ -123,7 +125,12 @@ impl Region {
         })
     }
 
-    pub(super) fn resolve(&self, addr: u64, len: u64, need: Flags) -> Result<Resolved> {
+    pub(super) fn end(&self) {
+        // Release: pairs with the acquire load in `Resolved::is_open`.
+        self.closed.store(true, Ordering::Release);
+    }
+
+    pub(super) fn resolve(self: &Arc<Self>, addr: u64, len: u64, need: Flags) -> Result<Resolved> {
         // Acquire: pairs with the Release in `enable`.
         if !self.enabled.load(Ordering::Acquire) {
             return Err(Errno::ENOKEY);
@@ -136,8 +143,7 @@ impl Region {
         } else {
             self.pieces.at_offset(addr, len)?
         };
-        let events = if need.contains(Flags::REMOTE_WRITE) { self.events.get() } else { None };
-        Ok(Resolved { pieces, events: events.cloned() })
+        Ok(Resolved { pieces, written: need.contains(Flags::REMOTE_WRITE), region: self.clone() })
     }
 
     fn waits_for_enable(&self) -> bool {
@@ -157,10 +163,18 @@ impl Region {
 #[derive(Clone, Debug)]
 pub struct Resolved {
     pieces: Pieces,
-    events: Option<Arc<dyn RemoteWriteEvent>>,
+    /// Written, and not only read.
+    written: bool,
+    region: Arc<Region>,
 }
 
 impl Resolved {
+    /// Whether the region is still open. An access that takes several steps asks before each: its
+    /// owner may give the memory away as soon as the region is closed.
+    pub fn is_open(&self) -> bool {
+        !self.region.closed.load(Ordering::Acquire)
+    }
+
     /// The memory, in order of the peer's bytes.
     pub const fn pieces(&self) -> &Pieces {
         &self.pieces
@@ -208,7 +222,9 @@ impl Resolved {
     /// To be called once when a write is complete and its bytes are visible: counts it, if the
     /// region has a counter.
     pub fn complete_write(&self, bytes: u64) {
-        if let Some(events) = &self.events {
+        if self.written
+            && let Some(events) = self.region.events.get()
+        {
             events.count(bytes);
         }
     }

@@ -112,6 +112,8 @@ impl Target {
     fn post(&mut self) {
         let windows: Vec<_> = (0..8).map(|n| self.window(n)).collect();
         let node = &mut self.node;
+        // So that all of them are under way at the same time.
+        node.engine.core.limits.ordered = false;
         node.expose(
             KEY,
             &mut self.arena[8 * WINDOW..8 * WINDOW + COVERED],

@@ -13,7 +13,7 @@ use crate::{
     lock::NoLock,
     matching::PeerId,
     mem::Buffers,
-    mr::{MrRequest, MrTable},
+    mr::{MrRequest, MrTable, Region},
     op::{
         ADDR_UNSPEC, AtomicKind, AtomicOp, IoVec, RecvOp, RmaIov, RmaKind, RmaOp, SendOp, TxMeta,
     },
@@ -52,6 +52,7 @@ pub(super) const LIMITS: Limits = Limits {
     atomic: 4096,
     waiting_bytes: 8192,
     min_multi_recv: 64,
+    ordered: true,
     directed: true,
     source: true,
     rma_event: false,
@@ -218,7 +219,7 @@ impl Node {
     }
 
     /// Opens memory to peers under `key`.
-    pub(super) fn expose(&self, key: u64, bytes: &mut [u8], access: Flags) {
+    pub(super) fn expose(&self, key: u64, bytes: &mut [u8], access: Flags) -> Arc<Region> {
         let iov = [iov(bytes)];
         let request = MrRequest {
             iov: &iov,
@@ -228,7 +229,11 @@ impl Node {
             flags: Flags::empty(),
             context: 0,
         };
-        self.regions.register(&request).unwrap();
+        self.regions.register(&request).unwrap()
+    }
+
+    pub(super) fn regions(&self) -> &MrTable {
+        &self.regions
     }
 
     /// Nothing of any operation is left behind.

@@ -147,6 +147,74 @@ fn writes_do_not_overtake_large_reads() {
 }
 
 #[test]
+fn nothing_overtakes_a_large_write() {
+    for script in WAYS {
+        let (shared, mut a, mut b) = pair(script);
+        let (mut memory, mut from) = (vec![0; 10_000], pattern(1, 10_000));
+        shared.net().memory.extend([iov(&mut memory), iov(&mut from)]);
+        b.expose(KEY, &mut memory, Flags::REMOTE_READ | Flags::REMOTE_WRITE);
+        let (mut small, mut back, mut word) = ([9u8; 8], [0u8; 8], [0u8; 8]);
+        a.rma(meta(1, 1), RmaKind::Write, &[iov(&mut from)], &[at(0, 10_000)]).unwrap();
+        a.rma(meta(1, 2), RmaKind::Read, &[iov(&mut back)], &[at(9992, 8)]).unwrap();
+        a.rma(meta(1, 3), RmaKind::Write, &[iov(&mut small)], &[at(5000, 8)]).unwrap();
+        b.trecv(7, 5, &mut word);
+        a.tsend(1, 4, 5, &mut small);
+        settle(&mut [&mut a, &mut b]);
+        let order: Vec<_> = a.sent().iter().map(|done| done.ok().context).collect();
+        assert_eq!(order[0], 1, "{order:?}");
+        assert_eq!(order.len(), 4);
+        assert_eq!(back, from[9992..]);
+        assert_eq!(memory[5000..5008], small);
+        assert_eq!(memory[..5000], from[..5000]);
+        assert_eq!(b.received().len(), 1);
+        idle(&[&a, &b]);
+    }
+}
+
+#[test]
+fn without_a_promise_nothing_is_held_back() {
+    let (shared, mut a, mut b) = pair(Script::default());
+    a.engine.core.limits.ordered = false;
+    let (mut memory, mut from, mut word) = (vec![0; 10_000], pattern(1, 10_000), [0u8; 8]);
+    shared.net().memory.extend([iov(&mut memory), iov(&mut from)]);
+    b.expose(KEY, &mut memory, Flags::REMOTE_WRITE);
+    a.rma(meta(1, 1), RmaKind::Write, &[iov(&mut from)], &[at(0, 10_000)]).unwrap();
+    a.tsend(1, 2, 5, &mut word);
+    assert_eq!(a.sent().len(), 1, "the send is on its way");
+    b.trecv(7, 5, &mut [0u8; 8]);
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(memory, from);
+}
+
+#[test]
+fn a_region_that_is_closed_is_touched_no_more() {
+    for script in WAYS {
+        for kind in [RmaKind::Read, RmaKind::Write] {
+            let (shared, mut a, mut b) = pair(Script { room: 2, ..script });
+            let (mut memory, mut local) = (pattern(1, 50_000), pattern(2, 50_000));
+            let before = memory.clone();
+            shared.net().memory.extend([iov(&mut memory), iov(&mut local)]);
+            let region = b.expose(KEY, &mut memory, Flags::REMOTE_READ | Flags::REMOTE_WRITE);
+            a.rma(meta(1, 1), kind, &[iov(&mut local)], &[at(0, 50_000)]).unwrap();
+            // Some of it moves, then the owner takes its memory back.
+            for _ in 0..3 {
+                b.engine.progress();
+                a.engine.progress();
+            }
+            b.regions().close(&region).unwrap();
+            memory.copy_from_slice(&before);
+            // Nor can the other side reach it any more.
+            shared.net().memory.remove(0);
+            settle(&mut [&mut a, &mut b]);
+            assert_eq!(memory, before, "{kind:?}");
+            let sent = a.sent();
+            assert_eq!((sent.len(), sent[0].err().err), (1, Errno::ENOKEY), "{kind:?}");
+            idle(&[&a, &b]);
+        }
+    }
+}
+
+#[test]
 fn fetching_atomics_return_what_was_there() {
     let (_shared, mut a, mut b) = pair(Script { refuse_every: 3, ..Script::default() });
     let mut memory = [0u64; 4];
