@@ -20,6 +20,9 @@ pub struct Producer {
     refused: Option<u32>,
     /// Bulk positions grow for ever; the offset is the remainder.
     bulk_head: u64,
+    /// Offset of `bulk_head`, or the bulk's size instead of zero: a remainder would be a division for
+    /// every packet.
+    bulk_at: u64,
     bulk_tail: u64,
     /// `bulk_head` behind the packet in each slot.
     marks: Box<[u64]>,
@@ -34,6 +37,7 @@ impl Producer {
             consumed: 0,
             refused: None,
             bulk_head: 0,
+            bulk_at: 0,
             bulk_tail: 0,
             marks: vec![0; memory.geometry.slots as usize].into_boxed_slice(),
         }
@@ -125,17 +129,18 @@ impl Producer {
         }
         let size = u64::from(self.memory.geometry.bulk);
         let len = len.next_multiple_of(LINE) as u64;
-        let offset = self.bulk_head % size;
-        let skip = if offset + len > size { size - offset } else { 0 };
+        let (offset, skip) =
+            if self.bulk_at + len > size { (0, size - self.bulk_at) } else { (self.bulk_at, 0) };
         if self.bulk_head + skip + len - self.bulk_tail > size {
             self.refresh()?;
             if self.bulk_head + skip + len - self.bulk_tail > size {
                 return Err(self.full());
             }
         }
-        let start = self.bulk_head + skip;
-        self.bulk_head = start + len;
-        Ok((start % size) as u32)
+        self.bulk_head += skip + len;
+        self.bulk_at = offset + len;
+        // Below the size of the bulk, which is 32 bits wide.
+        Ok(offset as u32)
     }
 
     /// Sees what the consumer has given back.
