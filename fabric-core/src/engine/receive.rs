@@ -130,8 +130,11 @@ impl<W: Wire, L: Lock> Engine<W, L> {
         Ok(())
     }
 
+    /// Looks among the messages that have been taken in. It makes no progress itself: MPICH keeps
+    /// messages to itself outside the fabric, asks here first and receives from there first, so a
+    /// peek that took in new messages would name one that its receive then does not get. Whoever
+    /// reads the peek's completion makes progress, so that the next peek sees more.
     fn peek(&mut self, op: &RecvOp<'_>, want: Want) {
-        self.progress();
         let core = &mut self.core;
         let found = if op.flags.contains(Flags::DISCARD) {
             let taken = core.matcher.take_waiting(&want);

@@ -132,6 +132,10 @@ fn peeks_claims_and_discards() {
                 assert_eq!(got.len(), 1);
                 (got[0].ok().context, got[0].ok().len)
             };
+            // What has not been taken in is not seen yet.
+            b.recv(with(Flags::PEEK, 1)).unwrap();
+            assert_eq!(b.received()[0].err().err, Errno::ENOMSG);
+            b.engine.progress();
             b.recv(RecvOp { tag: 6, ..with(Flags::PEEK, 1) }).unwrap();
             assert_eq!(b.received()[0].err().err, Errno::ENOMSG);
             b.recv(with(Flags::PEEK, 1)).unwrap();
@@ -162,6 +166,7 @@ fn a_claimed_message_can_be_discarded() {
     let (_shared, mut a, mut b) = pair(Script::default());
     a.tsend(1, 1, 5, &mut [1; 8]);
     let with = |flags| RecvOp { flags, ..want(2, 5) };
+    b.engine.progress();
     b.recv(with(Flags::PEEK | Flags::CLAIM)).unwrap();
     b.recv(with(Flags::CLAIM | Flags::DISCARD)).unwrap();
     assert_eq!(b.recv(with(Flags::CLAIM)), Err(Errno::EINVAL));
