@@ -2,7 +2,7 @@
 
 use super::{
     Core, Engine,
-    receive::Body,
+    receive::{Body, unmatched},
     rendezvous::{Transfer, TransferKind},
 };
 use crate::{
@@ -56,13 +56,10 @@ impl<L: Lock> Core<L> {
         // Nobody else can satisfy receives that name this peer, and offers died with it.
         while let Some((want, receive)) = self.matcher.remove_posted_if(|want, _| want.peer == peer)
         {
-            let kind = if want.tagged { Flags::TAGGED } else { Flags::MSG };
-            let end = if receive.multi.is_some() { Flags::MULTI_RECV } else { Flags::empty() };
-            let entry = Entry {
-                tag: want.tag,
-                src: self.source(peer),
-                ..Entry::new(receive.context, Flags::RECV | kind | end)
-            };
+            let mut entry = Entry { src: self.source(peer), ..unmatched(&want, receive.context) };
+            if receive.multi.is_some() {
+                entry.flags |= Flags::MULTI_RECV.bits();
+            }
             self.report.receive_failed(CqError::new(entry, reason).data(&address));
             if let Some(handle) = receive.multi {
                 self.multi.remove(handle);

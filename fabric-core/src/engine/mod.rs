@@ -189,9 +189,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
     pub fn progress(&mut self) {
         let mut left = BUDGET;
         while let Some(peer) = self.wire.split().1.next_ready() {
-            if self.core.limits.source && self.source_is_stale(peer) {
-                self.refresh_source(peer);
-            }
+            self.refresh_if_stale(peer);
             if self.packets(peer, &mut left).is_err() {
                 self.wire.fail(peer, Errno::EPROTO);
             }

@@ -119,8 +119,16 @@ impl<W: Wire, L: Lock> Engine<W, L> {
         Ok(peer)
     }
 
+    /// Before completions name this peer: looks it up again if the address vector has changed.
+    #[inline]
+    pub(crate) fn refresh_if_stale(&mut self, peer: PeerId) {
+        if self.core.limits.source && self.source_is_stale(peer) {
+            self.refresh_source(peer);
+        }
+    }
+
     /// Finds the handles of peers again after a packet's sender was not known.
-    pub(crate) fn refresh_source(&mut self, peer: PeerId) {
+    fn refresh_source(&mut self, peer: PeerId) {
         let Some(av) = self.core.routes.av() else { return };
         let generation = av.generation();
         let found = av.find(self.wire.address(peer));
@@ -130,7 +138,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
 
     /// Whether completions from this peer would name a stale sender.
     #[inline]
-    pub(crate) fn source_is_stale(&self, peer: PeerId) -> bool {
+    fn source_is_stale(&self, peer: PeerId) -> bool {
         let Some(av) = self.core.routes.av() else { return false };
         let known = self.core.peers.get(peer as usize).map_or(0, |p| p.source.1);
         known != av.generation().wrapping_add(1)

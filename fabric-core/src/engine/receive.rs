@@ -29,6 +29,12 @@ impl Receive {
     /// Takes no bytes.
     pub(crate) const NOWHERE: Self =
         Self { buffers: Buffers::EMPTY, context: 0, flags: Flags::empty(), multi: None, base: 0 };
+
+    /// Of one message, into all of `buffers`.
+    #[inline]
+    const fn whole(op: &RecvOp<'_>, buffers: Buffers) -> Self {
+        Self { buffers, context: op.context, flags: op.flags, multi: None, base: 0 }
+    }
 }
 
 /// A message that waits for its receive.
@@ -46,6 +52,12 @@ pub(crate) enum Body {
     Here(Payload, u64),
     /// With the sender.
     Offered(Offer),
+}
+
+/// What a receive that no message matched says of itself.
+pub(super) fn unmatched(want: &Want, context: usize) -> Entry {
+    let kind = if want.tagged { Flags::TAGGED } else { Flags::MSG };
+    Entry { tag: want.tag, ..Entry::new(context, Flags::RECV | kind) }
 }
 
 /// What every received message says of itself.
@@ -79,8 +91,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
         if op.flags.intersects(special) {
             return self.post_special(op, want, buffers);
         }
-        let receive =
-            Receive { buffers, context: op.context, flags: op.flags, multi: None, base: 0 };
+        let receive = Receive::whole(op, buffers);
         if self.core.matcher.waiting_len() != 0
             && let Some((key, waiting)) = self.core.matcher.take_waiting(&want)
         {
@@ -90,12 +101,6 @@ impl<W: Wire, L: Lock> Engine<W, L> {
         }
         self.core.matcher.post(want, receive);
         Ok(())
-    }
-
-    fn refresh_if_stale(&mut self, peer: PeerId) {
-        if self.core.limits.source && self.source_is_stale(peer) {
-            self.refresh_source(peer);
-        }
     }
 
     /// Peek, claim, discard and multi-receive.
@@ -124,8 +129,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             self.core.report.received(op.flags, Entry { len: 0, ..entry });
             return Ok(());
         }
-        let receive =
-            Receive { buffers, context: op.context, flags: op.flags, multi: None, base: 0 };
+        let receive = Receive::whole(op, buffers);
         self.core.receive_waiting(self.wire.tx(), key, waiting, receive);
         Ok(())
     }
@@ -158,8 +162,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
                 self.core.report.peeked(op.flags, entry);
             }
             None => {
-                let kind = if want.tagged { Flags::TAGGED } else { Flags::MSG };
-                let entry = Entry { tag: want.tag, ..Entry::new(op.context, Flags::RECV | kind) };
+                let entry = unmatched(&want, op.context);
                 self.core.report.peek_failed(CqError::new(entry, Errno::ENOMSG));
             }
         }
@@ -382,8 +385,7 @@ impl<L: Lock> Core<L> {
             self.release_cancelled(handle);
             return true;
         }
-        let kind = if want.tagged { Flags::TAGGED } else { Flags::MSG };
-        let entry = Entry { tag: want.tag, ..Entry::new(context, Flags::RECV | kind) };
+        let entry = unmatched(&want, context);
         self.report.receive_failed(CqError::new(entry, Errno::ECANCELED));
         true
     }
