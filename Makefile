@@ -13,11 +13,11 @@ RELEASE   := target/release
 PRIVATE_LIBS := -lpthread -ldl -lm -lgcc_s
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi bench lint install docs clean
+.PHONY: help build demo test test-mpi conformance bench lint install docs clean
 
 help: ## this list
 	@echo "Percale: libfabric.so.1 in Rust"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## release build: libfabric.so.1, libfabric.a and the percale command
 	$(CARGO) build --release --locked -p percale-ffi -p percale
@@ -31,6 +31,9 @@ test: ## everything that must hold; ends with one line of totals
 
 test-mpi: build ## MPI: the C job with 2 and 4 ranks, and modules of mpi4py's own suite
 	$(PYTHON) tests/mpi/run.py
+
+conformance: build ## what the manual pages promise, asked of the shm provider
+	$(PYTHON) tests/conformance/run.py $(CONFORMANCE)
 
 bench: build ## fi_pingpong against other libfabric builds; tables in build/bench
 	$(PYTHON) tests/bench/pingpong.py $(BENCH)

@@ -17,7 +17,8 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
+# As cargo's tests end, and as our own programs do.
+RESULT = re.compile(r"^(?:test result: \w+\. )?(\d+) passed[;,] (\d+) failed[;,] (\d+) (?:ignored|skipped)")
 
 
 class Totals:
@@ -54,7 +55,7 @@ class Totals:
 
 
 def follow(command, seconds, env):
-    """Runs a command in a session of its own, ended at the deadline: status, results of cargo."""
+    """Runs a command in a session of its own, ended at the deadline: status, lines of totals."""
     process = subprocess.Popen(
         [str(word) for word in command],
         cwd=ROOT,
@@ -116,6 +117,9 @@ def main():
     models(totals)
 
     if not args.rust_only:
+        if built:
+            command = [python, "tests/conformance/run.py"]
+            totals.step("conformance of shm", command, 900, counts=True)
         later = {
             "install": ["tests/install/run.py"],
             "demo": ["tests/demo/demo.py", "--quick", "--no-build"],

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Every group of cases, one file each. */
+#ifndef CONFORMANCE_GROUPS_H
+#define CONFORMANCE_GROUPS_H
+
+#include "frame.h"
+
+#define GROUPS(X) \
+	X(messages)
+
+#define DECLARE(name)	extern const struct conformance_group name##_group;
+GROUPS(DECLARE)
+#undef DECLARE
+
+#endif

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""The conformance suite: compiles it and runs it on a provider of this build or of another one.
+
+The last line has the totals. What is not known here is an argument of the suite itself: cases,
+`--in`, `--verbose`.
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from harness import libraries, prepare  # noqa: E402
+from harness.children import Failed, run  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+BOOK = libraries.ROOT / "docs" / "src" / "conformance.md"
+BEGIN, END = "<!-- cases -->\n", "<!-- end of cases -->\n"
+FLAGS = ["-std=gnu11", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--library", choices=["percale", "debian", "wheel"], default="percale")
+    parser.add_argument("-p", "--provider", default="shm")
+    parser.add_argument("--cc", default="cc", help="compiler")
+    parser.add_argument("--debian-headers", action="store_true", help="compile with the system's")
+    parser.add_argument("--book", action="store_true", help="write the cases into the book and stop")
+    args, rest = parser.parse_known_args()
+    # Only our own providers promise everything; another library is compared, not judged.
+    ours = args.library == "percale"
+
+    prepare.packages({args.cc: "gcc"})
+    program = build(args.cc, args.debian_headers)
+    if args.book:
+        write_book(program)
+        return 0
+    library = {
+        "percale": libraries.percale, "debian": libraries.debian, "wheel": libraries.wheel,
+    }[args.library]()
+    libraries.require(library, f"there is no library {args.library} here")
+    libraries.require(library.path.exists(), f"{library.path} is missing: make build")
+    if ours:
+        check_book(program)
+        rest.append("--complete")
+    command = [program, "-p", args.provider, *rest]
+    return subprocess.call(list(map(str, command)), env=library.env())
+
+
+def build(compiler, debian_headers):
+    """Compiles all of it; the loader finds the library by its name."""
+    sources = sorted(HERE.glob("*.c"))
+    library = libraries.percale().path
+    libraries.BUILD.mkdir(exist_ok=True)
+    program = libraries.BUILD / "conformance"
+    include = [] if debian_headers else ["-I", libraries.ROOT / "ffi" / "include"]
+    # A build against older headers must not need newer symbols than they name.
+    link = ["-lfabric"] if debian_headers else [library]
+    run([compiler, *FLAGS, *include, *sources, "-o", program, *link], 300)
+    return program
+
+
+def table(program):
+    return run([program, "--table"], 20, libraries.percale().env())
+
+
+def check_book(program):
+    """The table in the book is the one that the suite prints."""
+    if table(program) not in BOOK.read_text(encoding="utf-8"):
+        raise Failed(f"{BOOK} lists other cases: {sys.argv[0]} --book")
+
+
+def write_book(program):
+    before, rest = BOOK.read_text(encoding="utf-8").split(BEGIN)
+    after = rest.split(END)[1]
+    BOOK.write_text(before + BEGIN + table(program) + END + after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    os.chdir(libraries.ROOT)
+    try:
+        sys.exit(main())
+    except Failed as failure:
+        sys.exit(f"failed: {failure}")

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What the command line chose, for all of the program. */
+#ifndef CONFORMANCE_SETTINGS_H
+#define CONFORMANCE_SETTINGS_H
+
+#include <rdma/fi_endpoint.h>
+
+struct settings {
+	const char	*provider;
+	const char	*node;		/* own address to listen at, or NULL */
+	enum fi_ep_type	type;
+	int		mr_mode;	/* bits that the provider demands of everybody */
+};
+
+extern struct settings settings;
+
+#endif
