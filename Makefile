@@ -2,18 +2,23 @@
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
+ifneq ($(words $(PREFIX)) $(words $(DESTDIR)),1 $(if $(DESTDIR),1,0))
+$(error PREFIX ("$(PREFIX)") and DESTDIR ("$(DESTDIR)") cannot contain blanks)
+endif
 override PREFIX := $(abspath $(PREFIX))
+override DESTDIR := $(abspath $(DESTDIR))
 CARGO   ?= cargo
 PYTHON  ?= python3
 
 # Version of the C interface, as pkg-config and `fi_version` tell it.
 INTERFACE := 2.6.0
 RELEASE   := target/release
+HEADERS   := $(shell cd ffi/include && find rdma -type f -name '*.h')
 # What a static link of the archive needs besides.
 PRIVATE_LIBS := -lpthread -ldl -lm -lgcc_s
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi conformance bench lint install docs clean
+.PHONY: help build demo test test-mpi conformance bench lint install uninstall docs clean
 
 help: ## this list
 	@echo "Percale: libfabric.so.1 in Rust"
@@ -48,17 +53,25 @@ lint: ## formatting, clippy, documentation, licences of dependencies
 		echo "cargo-deny is not installed: dependency rules were not checked"; \
 	fi
 
-install: build ## into PREFIX (/usr/local): library, headers, libfabric.pc, percale; honours DESTDIR
+# Root may install without Rust what somebody else has built.
+install: ## what was built, into PREFIX (/usr/local): library, headers, libfabric.pc, percale; honours DESTDIR
+	@test -e $(RELEASE)/libfabric.so || $(MAKE) build
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
-	install -m 755 $(RELEASE)/libfabric.so "$(DESTDIR)$(PREFIX)/lib/libfabric.so.1"
+	install -s -m 755 $(RELEASE)/libfabric.so "$(DESTDIR)$(PREFIX)/lib/libfabric.so.1"
 	ln -sfn libfabric.so.1 "$(DESTDIR)$(PREFIX)/lib/libfabric.so"
 	install -m 644 $(RELEASE)/libfabric.a "$(DESTDIR)$(PREFIX)/lib/libfabric.a"
-	install -m 755 $(RELEASE)/percale "$(DESTDIR)$(PREFIX)/bin/percale"
-	cd ffi/include && find rdma -type f -name '*.h' \
-		-exec install -D -m 644 {} "$(DESTDIR)$(PREFIX)/include/{}" ';'
+	strip --strip-debug "$(DESTDIR)$(PREFIX)/lib/libfabric.a"
+	install -s -m 755 $(RELEASE)/percale "$(DESTDIR)$(PREFIX)/bin/percale"
+	for header in $(HEADERS); do \
+		install -D -m 644 "ffi/include/$$header" "$(DESTDIR)$(PREFIX)/include/$$header" || exit 1; \
+	done
 	sed -e 's|@prefix@|$(PREFIX)|' -e 's|@version@|$(INTERFACE)|' \
 		-e 's|@private_libs@|$(PRIVATE_LIBS)|' ffi/libfabric.pc.in \
 		> "$(DESTDIR)$(PREFIX)/lib/pkgconfig/libfabric.pc"
+
+uninstall: ## takes away what `make install` put into PREFIX
+	cd "$(DESTDIR)$(PREFIX)" && rm -f bin/percale lib/libfabric.so.1 lib/libfabric.so \
+		lib/libfabric.a lib/pkgconfig/libfabric.pc $(addprefix include/,$(HEADERS))
 
 docs: ## the book, where mdbook is installed, into build/book
 	@command -v mdbook >/dev/null || { echo "mdbook is not installed: cargo install mdbook"; exit 1; }

@@ -84,6 +84,17 @@ pub mod protocol {
     pub const SHM: u32 = 16;
     /// tcp.
     pub const XNET: u32 = 25;
+
+    /// The C name of a protocol that providers here speak, or the number.
+    pub fn name(raw: u32) -> String {
+        match raw {
+            UNSPEC => "FI_PROTO_UNSPEC".to_owned(),
+            RXM => "FI_PROTO_RXM".to_owned(),
+            SHM => "FI_PROTO_SHM".to_owned(),
+            XNET => "FI_PROTO_XNET".to_owned(),
+            other => format!("protocol {other}"),
+        }
+    }
 }
 
 /// A version as the C interface packs it: major in the upper, minor in the lower 16 bits.

@@ -20,7 +20,6 @@ use std::{
     },
 };
 
-pub(crate) use config::unknown_level;
 pub use config::{Config, NameList};
 pub use sink::{Record, Sink, Writer};
 pub use site::{Held, Site};
@@ -194,6 +193,16 @@ pub fn emit(record: &Record<'_>) {
         }
         _ => {}
     }
+}
+
+/// Warns of the settings themselves. No filter of theirs holds this back: it may be the mistake.
+pub(crate) fn of_settings(message: fmt::Arguments<'_>) {
+    if !wanted(Level::Warn) {
+        return;
+    }
+    let record = Record::new(Level::Warn, "core", Subsys::Core, "settings", line!(), message);
+    let state = state();
+    state.replaced.as_ref().unwrap_or(&state.own).write(&record);
 }
 
 /// Milliseconds between two emissions of one rate-limited message (`FI_LOG_INTERVAL`).

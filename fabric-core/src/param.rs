@@ -2,8 +2,8 @@
 //!
 //! Two kinds of readers share one lookup. Providers of others define variables and read them by
 //! the rules of `fi_param_get` ([`define`], [`get`]), where junk is a number too. The library's
-//! own variables are [`known`], strict and with a default: junk is named in a warning and the
-//! default holds.
+//! own variables are [`known`], strict and with a default: a value that is refused is named in a
+//! warning, once, and the default holds.
 
 mod conf;
 pub mod known;
@@ -17,8 +17,8 @@ use std::{
 };
 
 pub use conf::{Setting, Where, lookup};
-pub use known::{KNOWN, Known};
-pub use near::{Suspect, suspects, warn_of_suspects};
+pub use known::{KNOWN, Known, Refused, refused};
+pub use near::{Suspect, nearest, suspects, warn_of_mistakes};
 
 use crate::{Errno, Result};
 
@@ -99,7 +99,12 @@ fn defined() -> MutexGuard<'static, Vec<Defined>> {
         guard.extend(KNOWN.iter().map(|known| Defined {
             name: known.name.to_owned(),
             kind: known.kind,
-            help: format!("{}: {}", known.provider, known.help),
+            help: match known.default {
+                Some(default) => {
+                    format!("{}: {} (default: {default})", known.provider, known.help)
+                }
+                None => format!("{}: {}", known.provider, known.help),
+            },
         }));
     }
     guard

@@ -46,11 +46,15 @@ pub fn discover(hints: Option<&Info>) -> Result<Vec<Info>, NoProvider> {
     getinfo(&SOURCES, &request, &ProviderFilter::from_env())
 }
 
-/// Makes `hints` take on every duty, so that none of them is a reason for a rejection. The answer
-/// then tells those that are left.
-pub fn all_duties(hints: &mut Info) {
+/// Makes `hints` take on every duty that interface `version` knows, so that none of them is a reason
+/// for a rejection. The answer then tells those that are left.
+pub fn all_duties(hints: &mut Info, version: attr::Version) {
     use flags::{Mode, MrMode};
     hints.mode = Mode::all();
-    hints.domain.get_or_insert_default().mr_mode =
-        MrMode::all().difference(MrMode::BASIC | MrMode::SCALABLE);
+    // Before 1.5 there were two kinds of registration; basic takes on more.
+    hints.domain.get_or_insert_default().mr_mode = if version < attr::Version::new(1, 5) {
+        MrMode::BASIC
+    } else {
+        MrMode::all().difference(MrMode::BASIC | MrMode::SCALABLE)
+    };
 }

@@ -14,6 +14,10 @@ impl Source for VerbsSource {
         "verbs"
     }
 
+    fn included(&self) -> bool {
+        false
+    }
+
     fn offers(&self, _: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
         Err(Box::new(Rejection::unavailable(
             self.name(),

@@ -157,8 +157,10 @@ def markdown(args, chosen, versions, results, floor, host):
         name["percale"] = "Percale"
     lines = [
         f"`fi_pingpong -p shm -e rdm -m {args.mode}`, microseconds per transfer, median of "
-        f"{args.rounds} (least..largest); ratios are the medians of {args.rounds} pairs; bare cache "
-        f"line {floor:.0f} ns.",
+        f"{args.rounds} (least..largest); bare cache line {floor:.0f} ns. A ratio is the median over "
+        f"{args.rounds} pairs of runs that followed each other, not the quotient of two columns: the "
+        "host's clock and placement change from pair to pair. `wheel` is the libfabric inside the "
+        "MPICH wheel of PyPI.",
         f"{host['cpu']}, processors {' and '.join(args.pins)}, Linux {host['kernel']}, "
         f"{host['date']}."
         + (f" Busy host, load {host['load']:.1f}." if host["load"] > BUSY else ""),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{log::Subsys, param::known};
+use crate::param::known;
 
 /// `FI_PROVIDER`: the providers to show (`tcp,shm`), or those to hide (`^verbs`). Names ignore
 /// case. An entry shows its provider and all layers over it; an entry with layers (`tcp;ofi_rxm`)
@@ -62,19 +62,14 @@ impl ProviderFilter {
         }
     }
 
-    /// Warns of entries that name no provider.
-    pub(super) fn warn_of_strangers<'a>(&self, cores: impl Iterator<Item = &'a str> + Clone) {
-        let Some(List { names, .. }) = &self.0 else { return };
-        for name in names {
-            let known = |part: &str| is_layer(part) || cores.clone().any(|core| core == part);
-            if !name.split(';').all(known) {
-                crate::warn!(
-                    "core",
-                    Subsys::Core,
-                    "FI_PROVIDER: there is no provider {name:?} here"
-                );
-            }
-        }
+    /// Whether it is a list without a name, which shows nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.as_ref().is_some_and(|list| !list.hide && list.names.is_empty())
+    }
+
+    /// Entries that name no provider.
+    pub fn strangers(&self, cores: &[&str]) -> Vec<&str> {
+        self.0.as_ref().map_or_else(Vec::new, |list| strangers(&list.names, cores))
     }
 }
 
@@ -111,6 +106,11 @@ impl NameWish {
         wish
     }
 
+    /// Wanted parts that name no provider.
+    pub fn strangers(&self, cores: &[&str]) -> Vec<&str> {
+        strangers(&self.with, cores)
+    }
+
     /// Whether the provider `core` can have an offer that is meant.
     pub fn may_take(&self, core: &str) -> bool {
         let is_core = |name: &String| name.eq_ignore_ascii_case(core);
@@ -125,6 +125,11 @@ impl NameWish {
         let has = |wanted: &String| parts().any(|part| part.eq_ignore_ascii_case(wanted));
         self.with.iter().all(has) && !self.without.iter().any(has)
     }
+}
+
+fn strangers<'a>(names: &'a [String], cores: &[&str]) -> Vec<&'a str> {
+    let known = |part: &str| is_layer(part) || cores.contains(&part);
+    names.iter().map(String::as_str).filter(|name| !name.split(';').all(known)).collect()
 }
 
 /// Names of layers over other providers; they are no providers of their own here.

@@ -14,6 +14,7 @@ mod request;
 use std::{
     cell::RefCell,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Once,
 };
 
 pub use filter::{NameWish, ProviderFilter};
@@ -28,7 +29,7 @@ use crate::{
     },
     flags::Flags,
     log::{Level, Subsys},
-    param,
+    param::{self, known},
 };
 
 /// The discovery side of a provider.
@@ -39,6 +40,11 @@ pub trait Source: Send + Sync {
     /// The provider's version, as `fabric_attr.prov_version` carries it.
     fn version(&self) -> Version {
         PROV_VERSION
+    }
+
+    /// Whether this release has the provider at all; one that it lacks only explains itself.
+    fn included(&self) -> bool {
+        true
     }
 
     /// What the provider can offer, best first, with every attribute present. Hints are matched
@@ -92,27 +98,35 @@ pub fn getinfo(
     request: &Request<'_>,
     filter: &ProviderFilter,
 ) -> Result<Vec<Info>, NoProvider> {
-    param::warn_of_suspects();
+    param::warn_of_mistakes();
     REPORT.take();
     if request.version > API_VERSION {
-        return Err(NoProvider::Version(request.version));
+        let error = NoProvider::Version(request.version);
+        crate::warn!("core", Subsys::Core, "{error}");
+        return Err(error);
     }
-    filter.warn_of_strangers(sources.iter().map(|s| s.name()));
     if request.flags & request::KNOWN_FLAGS == Flags::PROV_ATTR_ONLY {
         return names_only(sources, filter);
     }
 
     let mut found = Vec::new();
     let mut misses = Vec::new();
+    let cores: Vec<&str> = sources.iter().map(|s| s.name()).collect();
+    warn_of_strangers(&cores);
+    if let Some(stranger) = filter.strangers(&cores).first() {
+        misses.push(vec![Rejection::no_such(FILTER, stranger, &cores)]);
+    }
+    let wish = name_hint(request).map(NameWish::parse).unwrap_or_default();
+    if let Some(stranger) = wish.strangers(&cores).first() {
+        misses.push(vec![Rejection::no_such(NAME_HINT, stranger, &cores)]);
+    }
     for source in sources {
-        if !filter.may_offer(source.name()) {
-            misses.push(vec![Rejection::hidden(source.name(), &filter.to_string())]);
+        // Another name than those that were asked for is no news.
+        if !wish.may_take(source.name()) {
             continue;
         }
-        if let Some(wish) =
-            name_hint(request).filter(|w| !NameWish::parse(w).may_take(source.name()))
-        {
-            misses.push(vec![Rejection::not_named(source.name(), wish)]);
+        if !filter.may_offer(source.name()) {
+            misses.push(vec![Rejection::hidden(source.name(), filter)]);
             continue;
         }
         match probe(*source, request) {
@@ -129,6 +143,29 @@ pub fn getinfo(
     REPORT.set(report.clone());
     if found.is_empty() { Err(NoProvider::Rejected(report)) } else { Ok(found) }
 }
+
+/// Names in variables that no provider has, once per process.
+fn warn_of_strangers(cores: &[&str]) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // The library itself speaks as one, too.
+        let speakers: Vec<&str> = cores.iter().copied().chain(["core"]).collect();
+        for (known, names) in [(&known::PROVIDER, cores), (&known::LOG_PROV, &speakers)] {
+            let filter = known.text().map(|text| ProviderFilter::parse(&text)).unwrap_or_default();
+            for stranger in filter.strangers(names) {
+                crate::log::of_settings(format_args!(
+                    "{}: there is no provider {stranger:?} here, but {}",
+                    known.name,
+                    names.join(", ")
+                ));
+            }
+        }
+    });
+}
+
+/// What rejections by name are about.
+const FILTER: &str = "FI_PROVIDER";
+const NAME_HINT: &str = "fabric_attr.prov_name";
 
 fn name_hint<'a>(request: &Request<'a>) -> Option<&'a str> {
     request.hints?.fabric.as_ref()?.prov_name.as_deref()
@@ -152,7 +189,7 @@ fn collect(
     for offer in offers {
         let name = offer.fabric.as_ref().and_then(|f| f.prov_name.as_deref()).unwrap_or_default();
         if !filter.shows(name) {
-            misses.push(vec![Rejection::hidden(name, &filter.to_string())]);
+            misses.push(vec![Rejection::hidden(name, filter)]);
             continue;
         }
         match satisfy(&offer, request) {
@@ -162,12 +199,10 @@ fn collect(
     }
 }
 
-/// An offer that fails in one point is nearer than one that fails in many. Several offers of a
-/// provider often fail alike; each reason is told once.
+/// An offer that fails in one point is nearer than one that fails in many, and further away is what
+/// no hint can bring. Several offers of a provider often fail alike; each reason is told once.
 fn nearest_first(mut misses: Vec<Vec<Rejection>>) -> Vec<Rejection> {
-    misses.sort_by_key(|reasons| {
-        (reasons.first().is_none_or(Rejection::out_of_reach), reasons.len())
-    });
+    misses.sort_by_key(|reasons| (reasons.first().map(Rejection::distance), reasons.len()));
     let mut report: Vec<Rejection> = Vec::new();
     for rejection in misses.into_iter().flatten() {
         if !report.contains(&rejection) {
@@ -179,7 +214,7 @@ fn nearest_first(mut misses: Vec<Vec<Rejection>>) -> Vec<Rejection> {
 
 /// `FI_PROV_ATTR_ONLY`: each provider once, usable or not, name and version only.
 fn names_only(sources: &[&dyn Source], filter: &ProviderFilter) -> Result<Vec<Info>, NoProvider> {
-    let shown = sources.iter().filter(|source| filter.may_offer(source.name()));
+    let shown = sources.iter().filter(|s| s.included() && filter.may_offer(s.name()));
     let infos: Vec<Info> = shown
         .map(|source| Info {
             tx: Some(TxAttr::default()),

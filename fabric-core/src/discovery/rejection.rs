@@ -4,7 +4,11 @@ use std::fmt;
 
 use bitflags::Flags as Bits;
 
-use crate::attr::{EpType, addr_format};
+use super::{FILTER, NAME_HINT, ProviderFilter};
+use crate::{
+    attr::{EpType, addr_format},
+    param::nearest,
+};
 
 /// One reason why one offer was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,28 +46,23 @@ impl Rejection {
         }
     }
 
-    pub(super) fn hidden(provider: &str, filter: &str) -> Self {
-        Self {
-            wanted: filter.to_owned(),
-            ..Self::unavailable(
-                provider,
-                FILTER,
-                provider,
-                "name the provider in FI_PROVIDER, or unset it",
-            )
-        }
+    pub(super) fn hidden(provider: &str, filter: &ProviderFilter) -> Self {
+        let fix = if filter.is_empty() {
+            "FI_PROVIDER is set and empty, which hides everything; unset it"
+        } else {
+            "name the provider in FI_PROVIDER, or unset it"
+        };
+        Self { wanted: filter.to_string(), ..Self::unavailable(provider, FILTER, provider, fix) }
     }
 
-    pub(super) fn not_named(provider: &str, wish: &str) -> Self {
-        Self {
-            wanted: wish.to_owned(),
-            ..Self::unavailable(
-                provider,
-                "fabric_attr.prov_name",
-                provider,
-                "use the offered name, or leave it out",
-            )
-        }
+    /// A name, in `attribute`, that no provider has.
+    pub(super) fn no_such(attribute: &'static str, name: &str, cores: &[&str]) -> Self {
+        let offered = cores.join(", ");
+        let fix = match nearest(name, cores.iter().copied()) {
+            Some(near) => format!("there is no such provider; did you mean {near}?"),
+            None => "there is no such provider; name one of those offered".to_owned(),
+        };
+        Self { wanted: name.to_owned(), ..Self::unavailable("core", attribute, offered, fix) }
     }
 
     pub(super) fn failed(provider: &str) -> Self {
@@ -75,13 +74,15 @@ impl Rejection {
         )
     }
 
-    /// No hint can bring this provider back.
-    pub(super) fn out_of_reach(&self) -> bool {
-        self.ep_type == EpType::Unspec
+    /// How far away the offer is: other hints, another name, another machine or release.
+    pub(super) fn distance(&self) -> u8 {
+        match self.attribute {
+            FILTER | NAME_HINT => 1,
+            _ if self.ep_type == EpType::Unspec => 2,
+            _ => 0,
+        }
     }
 }
-
-const FILTER: &str = "FI_PROVIDER";
 
 const fn endpoint(ep_type: EpType) -> &'static str {
     match ep_type {

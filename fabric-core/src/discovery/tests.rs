@@ -125,3 +125,29 @@ fn addresses_of_the_hints() {
     let info = answer(Some("x"), Flags::SOURCE);
     assert_eq!((info.src_addr, info.dest_addr), (vec![], wish.dest_addr.clone()));
 }
+
+#[test]
+fn names_that_nobody_has() {
+    let good = Fixed::one("shm", shm());
+    let none = Fixed::none("tcp");
+    let sources: [&dyn Source; 2] = [&none, &good];
+    let mut wish = hints();
+    wish.fabric.get_or_insert_default().prov_name = Some("shmm".into());
+    let request = Request { hints: Some(&wish), ..Request::default() };
+    let error = getinfo(&sources, &request, &ProviderFilter::all()).unwrap_err();
+    let [only] = error.rejections() else { panic!("{error}") };
+    assert_eq!((only.attribute, only.wanted.as_str()), ("fabric_attr.prov_name", "shmm"));
+    assert_eq!(only.offered, "tcp, shm");
+    assert!(only.fix.ends_with("did you mean shm?"), "{only}");
+
+    let filter = ProviderFilter::parse("nonsense");
+    let error = getinfo(&sources, &Request::default(), &filter).unwrap_err();
+    assert_eq!((error.rejections()[0].attribute, error.rejections().len()), ("FI_PROVIDER", 3));
+
+    // One that is named and cannot be used: its own reason, and nothing of the others.
+    wish.fabric.get_or_insert_default().prov_name = Some("tcp".into());
+    let request = Request { hints: Some(&wish), ..Request::default() };
+    let error = getinfo(&sources, &request, &ProviderFilter::all()).unwrap_err();
+    let [only] = error.rejections() else { panic!("{error}") };
+    assert_eq!(only.provider, "tcp");
+}

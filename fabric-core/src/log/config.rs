@@ -1,7 +1,7 @@
 //! SETUP. What `FI_LOG_*` ask for.
 
 use super::{Level, Subsys};
-use crate::param::known;
+use crate::param::{known, lookup};
 
 /// The settings of the log, read once.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,13 +24,12 @@ impl Config {
     /// Reads the environment and `libfabric.conf`.
     pub fn from_env() -> Self {
         Self {
-            level: known::LOG_LEVEL.text().map(|text| parse_level(&text)),
+            level: lookup("FI_LOG_LEVEL").map(|setting| parse_level(&setting.value)),
             providers: NameList::parse(known::LOG_PROV.text().as_deref()),
             subsystems: NameList::parse(known::LOG_SUBSYS.text().as_deref()),
             location: known::LOG_LOCATION.text(),
-            location_mode: u32::try_from(known::LOG_LOCATION_MODE.lenient_int()).unwrap_or(0o600)
-                & 0o777,
-            interval_ms: u64::try_from(known::LOG_INTERVAL.lenient_int()).unwrap_or(0),
+            location_mode: u32::try_from(known::LOG_LOCATION_MODE.size()).unwrap_or(0o600),
+            interval_ms: known::LOG_INTERVAL.size() as u64,
         }
     }
 
@@ -48,11 +47,6 @@ impl Config {
                 && !filtered
                 && self.subsystems.allows(subsys.name()))
     }
-}
-
-/// The value of `FI_LOG_LEVEL`, if it names no level.
-pub(crate) fn unknown_level() -> Option<String> {
-    known::LOG_LEVEL.text().filter(|text| level_named(text).is_none())
 }
 
 fn level_named(text: &str) -> Option<Level> {

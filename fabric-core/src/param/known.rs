@@ -1,6 +1,64 @@
 //! SETUP. The variables that this library honours, with type, default and meaning.
 
+use std::fmt;
+
 use super::{Kind, Setting, Where, lookup, parse};
+
+/// What a variable may say, beyond its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Any text.
+    Any,
+    /// One of these words, in any case.
+    Word(&'static [&'static str]),
+    /// A comma list of these words, in any case; a leading `^` turns it around.
+    Words(&'static [&'static str]),
+    /// 0/1, true/false, yes/no, on/off.
+    Truth,
+    /// A whole number within these bounds.
+    Number(i64, i64),
+    /// Permission bits.
+    Permissions,
+}
+
+impl Rule {
+    /// Whether a text is taken as it is.
+    fn accepts(self, text: &str) -> bool {
+        let one_of = |words: &[&str], text: &str| {
+            words.iter().any(|word| word.eq_ignore_ascii_case(text.trim()))
+        };
+        match self {
+            Self::Any => true,
+            Self::Word(words) => one_of(words, text),
+            Self::Words(words) => {
+                let list = text.trim();
+                let mut parts = list.strip_prefix('^').unwrap_or(list).split(',');
+                parts.all(|part| part.trim().is_empty() || one_of(words, part))
+            }
+            Self::Truth => parse::truth(text).is_some(),
+            Self::Number(least, most) => {
+                parse::strict::<i64>(text).is_some_and(|n| (least..=most).contains(&n))
+            }
+            Self::Permissions => {
+                parse::strict::<i64>(text).is_some_and(|n| (0..=0o777).contains(&n))
+            }
+        }
+    }
+}
+
+/// What would be accepted.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("text"),
+            Self::Word(words) => write!(f, "one of {}", words.join(", ")),
+            Self::Words(words) => write!(f, "a comma list of {}", words.join(", ")),
+            Self::Truth => f.write_str(Kind::Bool.accepts()),
+            Self::Number(least, most) => write!(f, "a whole number from {least} to {most}"),
+            Self::Permissions => f.write_str("permission bits from 0 to 0777"),
+        }
+    }
+}
 
 /// One variable of ours.
 #[derive(Debug, PartialEq, Eq)]
@@ -11,84 +69,86 @@ pub struct Known {
     pub name: &'static str,
     /// Its type.
     pub kind: Kind,
+    /// What it may say.
+    pub rule: Rule,
     /// The default as text; `None` means that nothing is set.
     pub default: Option<&'static str>,
     /// What it does.
     pub help: &'static str,
 }
 
+/// A variable with a value that is not taken.
+#[derive(Debug)]
+pub struct Refused {
+    /// The variable.
+    pub known: &'static Known,
+    /// What it says, and where.
+    pub setting: Setting,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Setting { value, origin } = &self.setting;
+        let Known { name, rule, default, .. } = self.known;
+        let used = default.unwrap_or("nothing");
+        write!(f, "{name}={value:?} ({origin}) is not {rule}; using {used}")
+    }
+}
+
+/// Every variable whose value is refused.
+pub fn refused() -> Vec<Refused> {
+    let refused = |known: &&'static Known| {
+        let setting = lookup(known.name).filter(|setting| !known.accepts(&setting.value))?;
+        Some(Refused { known, setting })
+    };
+    KNOWN.iter().filter_map(refused).collect()
+}
+
 impl Known {
-    /// The value in force and where it comes from. `None`: not set, and no default.
+    /// The value in force and where it comes from; a refused value gives way to the default.
+    /// `None`: there is neither.
     pub fn setting(&self) -> Option<Setting> {
-        lookup(self.name).or_else(|| {
+        lookup(self.name).filter(|setting| self.accepts(&setting.value)).or_else(|| {
             let value = self.default?.to_owned();
             Some(Setting { value, origin: Where::Default })
         })
     }
 
-    /// The value as text; never complains.
+    /// The value as text.
     pub fn text(&self) -> Option<String> {
         self.setting().map(|s| s.value)
     }
 
-    /// The value as a truth value; junk is named in a warning and the default holds.
+    /// The value as a truth value.
     pub fn truth(&self) -> bool {
-        self.strict(parse::truth).unwrap_or(false)
+        self.parsed(parse::truth).unwrap_or(false)
     }
 
-    /// The value as a size; junk is named in a warning and the default holds.
+    /// The value as a size.
     pub fn size(&self) -> usize {
-        self.strict(parse::strict).unwrap_or(0)
-    }
-
-    /// The value as a number; junk is named in a warning and the default holds.
-    pub fn int(&self) -> i32 {
-        self.strict(parse::strict).unwrap_or(0)
-    }
-
-    /// The value as a number by the rules of C, where junk is zero. Never complains: the log
-    /// reads its own settings with it.
-    pub fn lenient_int(&self) -> i32 {
-        self.text().map_or(0, |text| parse::c_int(&text))
+        self.parsed(parse::strict).unwrap_or(0)
     }
 
     /// Whether a text would be taken as it is.
     pub fn accepts(&self, text: &str) -> bool {
-        match self.kind {
-            Kind::Text => true,
-            Kind::Int => parse::strict::<i32>(text).is_some(),
-            Kind::Size => parse::strict::<usize>(text).is_some(),
-            Kind::Bool => parse::truth(text).is_some(),
-        }
+        self.rule.accepts(text)
     }
 
-    fn strict<T>(&self, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
-        let default = || self.default.and_then(&parse);
-        let Some(setting) = lookup(self.name) else { return default() };
-        parse(&setting.value).or_else(|| {
-            crate::warn!(
-                self.provider,
-                crate::log::Subsys::Core,
-                "{}={:?} ({}) is not {}; using {}",
-                self.name,
-                setting.value,
-                setting.origin,
-                self.kind.accepts(),
-                self.default.unwrap_or("nothing")
-            );
-            default()
-        })
+    fn parsed<T>(&self, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+        parse(&self.setting()?.value)
     }
 }
 
 macro_rules! known {
-    ($($ident:ident = $provider:literal $name:literal $kind:ident $default:expr, $help:literal;)*) => {
+    ($($ident:ident = $provider:literal $name:literal $kind:ident $rule:expr, $default:expr,
+        $help:literal;)*) => {
         $(
             #[doc = concat!("`", $name, "` of ", $provider, "; [`Known::help`] says what it does.")]
             pub static $ident: Known = Known {
                 provider: $provider,
                 name: $name,
                 kind: Kind::$kind,
+                rule: $rule,
                 default: $default,
                 help: $help,
             };
@@ -98,28 +158,34 @@ macro_rules! known {
     };
 }
 
+const LEVELS: &[&str] = &["error", "warn", "trace", "info", "debug"];
+const SUBSYSTEMS: &[&str] =
+    &["core", "fabric", "domain", "ep_ctrl", "ep_data", "av", "cq", "eq", "mr", "cntr"];
+/// More than this many operations of an endpoint is a mistake, not a wish.
+const MOST_OPERATIONS: i64 = 1 << 20;
+
 known! {
-    PREFER_SYSCONFIG = "core" "FI_PREFER_SYSCONFIG" Bool Some("0"),
+    PREFER_SYSCONFIG = "core" "FI_PREFER_SYSCONFIG" Bool Rule::Truth, Some("0"),
         "let libfabric.conf win over the environment where both set a variable";
-    PROVIDER = "core" "FI_PROVIDER" Text None,
+    PROVIDER = "core" "FI_PROVIDER" Text Rule::Any, None,
         "comma list of the providers to offer, or of those to hide behind a leading ^";
-    LOG_LEVEL = "core" "FI_LOG_LEVEL" Text None,
-        "how much to log: warn, trace, info or debug; errors only when unset";
-    LOG_PROV = "core" "FI_LOG_PROV" Text None,
+    LOG_LEVEL = "core" "FI_LOG_LEVEL" Text Rule::Word(LEVELS), None,
+        "how much to log: error (the default), warn, trace, info or debug";
+    LOG_PROV = "core" "FI_LOG_PROV" Text Rule::Any, None,
         "comma list of the providers that may log, or of those that may not behind a leading ^";
-    LOG_SUBSYS = "core" "FI_LOG_SUBSYS" Text None,
+    LOG_SUBSYS = "core" "FI_LOG_SUBSYS" Text Rule::Words(SUBSYSTEMS), None,
         "comma list of core fabric domain ep_ctrl ep_data av cq eq mr cntr, ^ leaves them out";
-    LOG_LOCATION = "core" "FI_LOG_LOCATION" Text Some("stderr"),
+    LOG_LOCATION = "core" "FI_LOG_LOCATION" Text Rule::Any, Some("stderr"),
         "where to log: stderr, stdout, a new file, or a directory for ofi_<pid>.log";
-    LOG_LOCATION_MODE = "core" "FI_LOG_LOCATION_MODE" Int Some("0600"),
+    LOG_LOCATION_MODE = "core" "FI_LOG_LOCATION_MODE" Int Rule::Permissions, Some("0600"),
         "permission bits of the log file";
-    LOG_INTERVAL = "core" "FI_LOG_INTERVAL" Int Some("2000"),
+    LOG_INTERVAL = "core" "FI_LOG_INTERVAL" Int Rule::Number(0, i32::MAX as i64), Some("2000"),
         "milliseconds in which a rate-limited message may repeat";
-    SHM_TX_SIZE = "shm" "FI_SHM_TX_SIZE" Size Some("1024"),
+    SHM_TX_SIZE = "shm" "FI_SHM_TX_SIZE" Size Rule::Number(1, MOST_OPERATIONS), Some("1024"),
         "transmit operations that may be outstanding";
-    SHM_RX_SIZE = "shm" "FI_SHM_RX_SIZE" Size Some("1024"),
-        "receives that may be posted";
-    SHM_DISABLE_CMA = "shm" "FI_SHM_DISABLE_CMA" Bool Some("0"),
+    SHM_RX_SIZE = "shm" "FI_SHM_RX_SIZE" Size Rule::Number(1, MOST_OPERATIONS), Some("1024"),
+        "receives that may be posted, as discovery announces it";
+    SHM_DISABLE_CMA = "shm" "FI_SHM_DISABLE_CMA" Bool Rule::Truth, Some("0"),
         "do not copy between processes through the kernel (process_vm_readv)";
 }
 
@@ -159,8 +225,33 @@ mod tests {
             assert!(known.default.is_none_or(|text| known.accepts(text)), "{}", known.name);
             assert!(!ELSEWHERE.contains(&known.name));
         }
-        assert_eq!(LOG_INTERVAL.lenient_int(), 2000);
+        assert_eq!(LOG_INTERVAL.size(), 2000);
         assert_eq!(SHM_TX_SIZE.size(), 1024);
         assert!(!SHM_DISABLE_CMA.truth());
+    }
+
+    #[test]
+    fn rules() {
+        for (known, good, bad) in [
+            (&SHM_TX_SIZE, &["1", "0x10", "1048576"][..], &["0", "-1", "2k", "1048577", ""][..]),
+            (&LOG_LEVEL, &["warn", " Debug", "error"], &["loud", "", "3"]),
+            (&LOG_SUBSYS, &["cq,EQ", "^mr", "", "ep_data,"], &["bogus", "cq,bogus", "^bogus"]),
+            (&LOG_LOCATION_MODE, &["0600", "0", "0777"], &["999", "01000", "rw", "-1"]),
+            (&LOG_INTERVAL, &["0", "2147483647"], &["x", "2147483648", "99999999999999999999999"]),
+            (&PREFER_SYSCONFIG, &["on", "No"], &["perhaps"]),
+            (&PROVIDER, &["", "anything"], &[]),
+        ] {
+            for text in good {
+                assert!(known.accepts(text), "{}={text:?}", known.name);
+            }
+            for text in bad {
+                assert!(!known.accepts(text), "{}={text:?}", known.name);
+            }
+        }
+        let setting = Setting { value: "0".into(), origin: Where::Environment };
+        assert_eq!(
+            Refused { known: &SHM_TX_SIZE, setting }.to_string(),
+            "FI_SHM_TX_SIZE=\"0\" (environment) is not a whole number from 1 to 1048576; using 1024"
+        );
     }
 }

@@ -2,7 +2,11 @@
 
 use std::sync::Once;
 
-use super::{defined, known::ELSEWHERE};
+use super::{
+    defined,
+    known::{ELSEWHERE, refused},
+};
+use crate::log;
 
 /// Mistakes of up to this many letters are recognised.
 const DISTANCE: usize = 2;
@@ -23,26 +27,25 @@ pub fn suspects() -> Vec<Suspect> {
     among(names, &known)
 }
 
-/// Warns of each suspect and of a log level that is none, once per process.
-pub fn warn_of_suspects() {
+/// Warns of each suspect and of each value that is refused, once per process.
+pub fn warn_of_mistakes() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        if let Some(level) = crate::log::unknown_level() {
-            crate::warn!(
-                "core",
-                crate::log::Subsys::Core,
-                "FI_LOG_LEVEL is {level:?}, which is none of error, warn, trace, info and debug; \
-                 warn is taken"
-            );
+        for refused in refused() {
+            log::of_settings(format_args!("{refused}"));
         }
         for Suspect { name, meant } in suspects() {
-            crate::warn!(
-                "core",
-                crate::log::Subsys::Core,
+            log::of_settings(format_args!(
                 "{name} is set, but no such variable is read; did you mean {meant}?"
-            );
+            ));
         }
     });
+}
+
+/// The nearest of the words, if it is near enough to be meant.
+pub fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let (far, near) = words.map(|w| (distance(word, w), w)).min()?;
+    (far <= DISTANCE && far < word.len()).then_some(near)
 }
 
 fn among(names: impl Iterator<Item = String>, known: &[String]) -> Vec<Suspect> {
@@ -50,8 +53,8 @@ fn among(names: impl Iterator<Item = String>, known: &[String]) -> Vec<Suspect> 
         .filter(|name| name.starts_with("FI_"))
         .filter(|name| !known.contains(name) && !ELSEWHERE.contains(&name.as_str()))
         .filter_map(|name| {
-            let near = known.iter().map(|k| (distance(&name, k), k)).min()?;
-            (near.0 <= DISTANCE).then(|| Suspect { meant: near.1.clone(), name })
+            let meant = nearest(&name, known.iter().map(String::as_str))?.to_owned();
+            Some(Suspect { meant, name })
         })
         .collect()
 }

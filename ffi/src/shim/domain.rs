@@ -82,8 +82,8 @@ unsafe extern "C" fn close<E: Endpoint>(fid: *mut fid) -> c_int {
                 fabric_core::warn!(
                     object.provider(),
                     Subsys::Domain,
-                    "close: {} endpoints, queues, counters and address vectors and {} memory \
-                     regions are open",
+                    "close: objects are still open in it: {} of endpoints, queues, counters \
+                     and address vectors, {} of memory regions",
                     object.domain.children(),
                     object.domain.regions().len()
                 );

@@ -1,36 +1,70 @@
 //! The variables, for people.
 
-use percale::param::{KNOWN, Known, Where, suspects};
+use percale::{
+    SOURCES,
+    discovery::ProviderFilter,
+    param::{KNOWN, Known, Setting, Where, lookup, suspects},
+};
 
 use super::table::columns;
 
-/// Every known variable: name, value, origin, meaning; then what looks like a typing mistake.
+/// A variable as it stands.
+pub(super) struct State {
+    pub(super) known: &'static Known,
+    /// The value in force.
+    pub(super) setting: Option<Setting>,
+    /// What is set and not taken, or names nothing that exists.
+    pub(super) refused: Option<String>,
+}
+
+/// All of them, in the order of the listing.
+pub(super) fn states() -> Vec<State> {
+    let state = |known: &&'static Known| {
+        let set = lookup(known.name);
+        let refused = set.and_then(|set| {
+            if known.accepts(&set.value) {
+                strangers(known, &set.value)
+            } else {
+                Some(format!("{:?} ({}) is not {}", set.value, set.origin, known.rule))
+            }
+        });
+        State { known, setting: known.setting(), refused }
+    };
+    KNOWN.iter().map(state).collect()
+}
+
+/// Names of providers that do not exist, where the variable is a list of providers.
+fn strangers(known: &Known, value: &str) -> Option<String> {
+    let mut cores: Vec<&str> = SOURCES.iter().map(|source| source.name()).collect();
+    match known.name {
+        "FI_PROVIDER" => {}
+        // The library itself speaks as one, too.
+        "FI_LOG_PROV" => cores.push("core"),
+        _ => return None,
+    }
+    let filter = ProviderFilter::parse(value);
+    let names = filter.strangers(&cores);
+    (!names.is_empty()).then(|| format!("there is no provider {}", names.join(", ")))
+}
+
+/// Every known variable: name, value, origin, meaning; then what is wrong with them.
 pub(super) fn table() -> String {
     let mut rows = vec![["VARIABLE", "VALUE", "FROM", "MEANING"].map(str::to_owned).to_vec()];
-    for known in KNOWN {
-        let (value, origin) = value(known);
+    let mut wrong = String::new();
+    for State { known, setting, refused } in states() {
+        let origin = setting.as_ref().map_or(Where::Default, |s| s.origin).to_string();
+        let value = setting.map_or_else(|| "-".to_owned(), |s| s.value);
         rows.push(vec![known.name.to_owned(), value, origin, known.help.to_owned()]);
+        if let Some(refused) = refused {
+            wrong.push_str(&format!("{}: {refused}\n", known.name));
+        }
     }
-    let mut text = columns(&rows);
     for suspect in suspects() {
-        text.push_str(&format!(
-            "\n{} is set but not read; did you mean {}?\n",
+        wrong.push_str(&format!(
+            "{} is set but not read; did you mean {}?\n",
             suspect.name, suspect.meant
         ));
     }
-    text
-}
-
-/// The value in force and its origin. A value that is refused is shown as such.
-pub(super) fn value(known: &Known) -> (String, String) {
-    match known.setting() {
-        None => ("-".to_owned(), Where::Default.to_string()),
-        Some(setting) if known.accepts(&setting.value) => {
-            (setting.value, setting.origin.to_string())
-        }
-        Some(setting) => {
-            let refused = format!("{} (refused: not {})", setting.value, known.kind.accepts());
-            (refused, setting.origin.to_string())
-        }
-    }
+    let blank = if wrong.is_empty() { "" } else { "\n" };
+    columns(&rows) + blank + &wrong
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use percale::{
-    NoProvider, Rejection, SOURCES,
+    Info, NoProvider, Rejection, SOURCES,
     discovery::{ProviderFilter, Request, getinfo},
 };
 
@@ -25,10 +25,11 @@ pub(crate) struct Args {
     /// Print the reason for each offer that does not fit, nearest miss first
     #[arg(long)]
     why: bool,
-    /// Print each known variable with its value, where that comes from, and its meaning
-    #[arg(long, conflicts_with_all = ["why", "verbose"])]
+    /// Print each known variable with its value, where that comes from, and its meaning; the offers
+    /// only where --why, --verbose or a wish asks for them
+    #[arg(long)]
     env: bool,
-    /// Print JSON, with every attribute
+    /// Print JSON: offers with every attribute, and the reasons for the others
     #[arg(long)]
     json: bool,
     /// Print every attribute
@@ -37,7 +38,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    if args.env {
+    let offers_too = args.why || args.verbose || !args.wish.is_empty();
+    if args.env && !offers_too {
         let text = if args.json { json::variables() } else { env::table() };
         return written(print(&text), ExitCode::SUCCESS);
     }
@@ -45,38 +47,35 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let request =
         Request { version: args.wish.version, hints: hints.as_ref(), ..Request::default() };
     let outcome = getinfo(&SOURCES, &request, &ProviderFilter::from_env());
-    let report = percale::last_report();
     let status = if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    let text = if args.json { json::listing(&outcome, args.env) } else { listing(args, &outcome) };
+    written(print(&text), status)
+}
 
-    if args.json {
-        let infos = outcome.as_deref().unwrap_or_default();
-        return written(print(&json::offers(infos, &report)), status);
+/// What was found and asked for, for people; a failure without a wish for reasons is told apart.
+fn listing(args: &Args, outcome: &Result<Vec<Info>, NoProvider>) -> String {
+    let mut text = String::new();
+    if args.env {
+        text.push_str(&env::table());
+        text.push('\n');
     }
-    let mut text = match &outcome {
-        Ok(infos) if args.verbose => table::verbose(infos),
-        Ok(infos) => table::brief(infos),
-        Err(NoProvider::Version(_)) => String::new(),
-        Err(NoProvider::Rejected(_)) if args.why => String::new(),
-        Err(NoProvider::Rejected(_)) => {
-            eprintln!("percale: nothing fits; --why tells the reasons");
-            String::new()
-        }
-    };
-    if let Err(error @ NoProvider::Version(_)) = &outcome {
-        eprintln!("percale: {error}");
+    match outcome {
+        Ok(infos) if args.verbose => text.push_str(&table::verbose(infos)),
+        Ok(infos) => text.push_str(&table::brief(infos)),
+        Err(error @ NoProvider::Version(_)) => eprintln!("percale: {error}"),
+        Err(NoProvider::Rejected(_)) if args.why => {}
+        Err(NoProvider::Rejected(_)) => eprintln!("percale: nothing fits; --why tells the reasons"),
     }
     if args.why {
-        text.push_str(&reasons(&report, outcome.is_ok()));
+        text.push_str(&reasons(&percale::last_report(), outcome.is_ok()));
     }
-    written(print(&text), status)
+    text
 }
 
 fn reasons(report: &[Rejection], found: bool) -> String {
     let mut text = String::new();
-    if found && !report.is_empty() {
-        text.push_str("\nNot offered:\n");
-    } else if !found {
-        text.push_str("Nothing fits:\n");
+    if !report.is_empty() {
+        text.push_str(if found { "\nNot offered:\n" } else { "Nothing fits:\n" });
     }
     for r in report {
         text.push_str(&format!(

@@ -1,9 +1,6 @@
 //! Offers and variables for programs.
 
-use percale::{
-    Info, Rejection,
-    param::{KNOWN, Where},
-};
+use percale::{Info, NoProvider, Rejection, param::Where};
 use serde::Serialize;
 use serde_json::{Map, Value, to_value};
 
@@ -13,6 +10,11 @@ use super::{env, table};
 struct Listing<'a> {
     offers: Vec<Value>,
     rejections: Vec<Reason<'a>>,
+    /// Why nothing was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variables: Option<Vec<Variable>>,
 }
 
 #[derive(Serialize)]
@@ -38,30 +40,43 @@ struct Variable {
     value: Option<String>,
     default: Option<&'static str>,
     origin: String,
+    /// What is set and not taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+    accepts: String,
     help: &'static str,
 }
 
-/// Offers and rejections. Attributes are nested as in the C interface; bit sets are lists of names.
-pub(super) fn offers(infos: &[Info], report: &[Rejection]) -> String {
-    let rejections = report.iter().map(Reason::of).collect();
-    text(&Listing { offers: infos.iter().map(nested).collect(), rejections })
+/// Offers and rejections, and the variables where they are asked for, too. Attributes are nested as
+/// in the C interface; bit sets are lists of names.
+pub(super) fn listing(outcome: &Result<Vec<Info>, NoProvider>, env: bool) -> String {
+    let report = percale::last_report();
+    let error = outcome.as_ref().err().filter(|e| matches!(e, NoProvider::Version(_)));
+    text(&Listing {
+        offers: outcome.as_deref().unwrap_or_default().iter().map(nested).collect(),
+        rejections: report.iter().map(Reason::of).collect(),
+        error: error.map(ToString::to_string),
+        variables: env.then(known),
+    })
 }
 
 /// The known variables.
 pub(super) fn variables() -> String {
-    let variable = |known: &&'static percale::param::Known| {
-        let setting = known.setting();
-        let origin = setting.as_ref().map_or(Where::Default, |s| s.origin);
-        Variable {
-            name: known.name,
-            provider: known.provider,
-            value: setting.is_some().then(|| env::value(known).0),
-            default: known.default,
-            origin: origin.to_string(),
-            help: known.help,
-        }
+    text(&known())
+}
+
+fn known() -> Vec<Variable> {
+    let variable = |state: env::State| Variable {
+        name: state.known.name,
+        provider: state.known.provider,
+        value: state.setting.as_ref().map(|s| s.value.clone()),
+        default: state.known.default,
+        origin: state.setting.map_or(Where::Default, |s| s.origin).to_string(),
+        refused: state.refused,
+        accepts: state.known.rule.to_string(),
+        help: state.known.help,
     };
-    text(&KNOWN.iter().map(variable).collect::<Vec<_>>())
+    env::states().into_iter().map(variable).collect()
 }
 
 fn nested(info: &Info) -> Value {
@@ -94,14 +109,18 @@ mod tests {
 
     #[test]
     fn parses_back() {
-        let infos = percale::discover(None).unwrap();
-        let value: Value = serde_json::from_str(&offers(&infos, &percale::last_report())).unwrap();
+        let outcome = percale::discover(None);
+        let value: Value = serde_json::from_str(&listing(&outcome, true)).unwrap();
         let offer = &value["offers"][0];
         assert_eq!(offer["fabric_attr"]["prov_name"], "shm");
         assert_eq!(offer["tx_attr"]["inject_size"], 4096);
         assert_eq!(offer["domain_attr"]["mr_mode"][0], "FI_MR_VIRT_ADDR");
         assert!(value["rejections"].as_array().unwrap().iter().any(|r| r["provider"] == "tcp"));
+        assert_eq!(offer["ep_attr"]["protocol"], "FI_PROTO_SHM");
+        assert_eq!(offer["ep_attr"]["max_msg_size"], "18446744073709551615");
+        let count = percale::param::KNOWN.len();
+        assert_eq!(value["variables"].as_array().unwrap().len(), count);
         let value: Value = serde_json::from_str(&variables()).unwrap();
-        assert_eq!(value.as_array().unwrap().len(), KNOWN.len());
+        assert_eq!(value.as_array().unwrap().len(), count);
     }
 }

@@ -4,11 +4,11 @@ use std::fmt::{self, Write};
 
 use percale::{
     Info,
-    attr::{AvType, EpType, Progress, ResourceMgmt, Threading},
+    attr::{AvType, EpType, Progress, ResourceMgmt, Threading, protocol},
     discovery::{Names, format_name},
     flags::Flags,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Columns that are as wide as their widest cell; the last one is not padded.
 pub(super) fn columns(rows: &[Vec<String>]) -> String {
@@ -63,17 +63,30 @@ pub(super) fn verbose(infos: &[Info]) -> String {
 }
 
 /// The value of an attribute; a list of names in JSON for a set of bits.
-#[derive(Serialize)]
-#[serde(untagged)]
 pub(super) enum Value {
     Text(String),
     Number(u64),
     Bits(Vec<String>),
 }
 
+/// The largest whole number that every reader of JSON keeps.
+const EXACT: u64 = (1 << 53) - 1;
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => to.serialize_str(text),
+            Self::Number(number) if *number > EXACT => to.collect_str(number),
+            Self::Number(number) => to.serialize_u64(*number),
+            Self::Bits(names) => to.collect_seq(names),
+        }
+    }
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Text(text) if text.is_empty() => f.write_str("-"),
             Self::Text(text) => f.write_str(text),
             Self::Number(u64::MAX) => f.write_str("unlimited"),
             Self::Number(number) => write!(f, "{number}"),
@@ -97,71 +110,84 @@ pub(super) fn attributes(info: &Info) -> Vec<(&'static str, Value)> {
     let mut all = Attributes(Vec::new());
     all.put("caps", bits("FI_", info.caps));
     all.put("mode", bits("FI_", info.mode));
-    all.put("addr_format", Value::Text(format_name(info.addr_format)));
-    all.put(
-        "src_addr",
-        Value::Text(String::from_utf8_lossy(&info.src_addr).trim_end_matches('\0').to_owned()),
-    );
-    all.put(
-        "dest_addr",
-        Value::Text(String::from_utf8_lossy(&info.dest_addr).trim_end_matches('\0').to_owned()),
-    );
+    all.text("addr_format", format_name(info.addr_format));
+    let address = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
+    all.text("src_addr", address(&info.src_addr));
+    all.text("dest_addr", address(&info.dest_addr));
     if let Some(tx) = &info.tx {
         all.put("tx_attr.caps", bits("FI_", tx.caps));
+        all.put("tx_attr.mode", bits("FI_", tx.mode));
         all.put("tx_attr.op_flags", bits("FI_", tx.op_flags));
         all.put("tx_attr.msg_order", bits("FI_ORDER_", tx.msg_order));
-        all.put("tx_attr.inject_size", Value::Number(tx.inject_size as u64));
-        all.put("tx_attr.size", Value::Number(tx.size as u64));
-        all.put("tx_attr.iov_limit", Value::Number(tx.iov_limit as u64));
-        all.put("tx_attr.rma_iov_limit", Value::Number(tx.rma_iov_limit as u64));
+        all.size("tx_attr.inject_size", tx.inject_size);
+        all.size("tx_attr.size", tx.size);
+        all.size("tx_attr.iov_limit", tx.iov_limit);
+        all.size("tx_attr.rma_iov_limit", tx.rma_iov_limit);
+        all.number("tx_attr.tclass", tx.tclass);
     }
     if let Some(rx) = &info.rx {
         all.put("rx_attr.caps", bits("FI_", rx.caps));
+        all.put("rx_attr.mode", bits("FI_", rx.mode));
         all.put("rx_attr.op_flags", bits("FI_", rx.op_flags));
         all.put("rx_attr.msg_order", bits("FI_ORDER_", rx.msg_order));
-        all.put("rx_attr.size", Value::Number(rx.size as u64));
-        all.put("rx_attr.iov_limit", Value::Number(rx.iov_limit as u64));
+        all.size("rx_attr.size", rx.size);
+        all.size("rx_attr.iov_limit", rx.iov_limit);
     }
     if let Some(ep) = &info.ep {
-        all.put("ep_attr.type", Value::Text(ep_type(info)));
-        all.put("ep_attr.protocol", Value::Number(u64::from(ep.protocol)));
-        all.put("ep_attr.protocol_version", Value::Number(u64::from(ep.protocol_version)));
-        all.put("ep_attr.max_msg_size", Value::Number(ep.max_msg_size as u64));
-        all.put("ep_attr.max_order_raw_size", Value::Number(ep.max_order_raw_size as u64));
-        all.put("ep_attr.max_order_war_size", Value::Number(ep.max_order_war_size as u64));
-        all.put("ep_attr.max_order_waw_size", Value::Number(ep.max_order_waw_size as u64));
-        all.put("ep_attr.mem_tag_format", Value::Text(format!("{:#018x}", ep.mem_tag_format)));
+        all.text("ep_attr.type", ep_type(info));
+        all.text("ep_attr.protocol", protocol::name(ep.protocol));
+        all.number("ep_attr.protocol_version", ep.protocol_version);
+        all.size("ep_attr.max_msg_size", ep.max_msg_size);
+        all.size("ep_attr.msg_prefix_size", ep.msg_prefix_size);
+        all.size("ep_attr.max_order_raw_size", ep.max_order_raw_size);
+        all.size("ep_attr.max_order_war_size", ep.max_order_war_size);
+        all.size("ep_attr.max_order_waw_size", ep.max_order_waw_size);
+        all.text("ep_attr.mem_tag_format", format!("{:#018x}", ep.mem_tag_format));
+        all.size("ep_attr.tx_ctx_cnt", ep.tx_ctx_cnt);
+        all.size("ep_attr.rx_ctx_cnt", ep.rx_ctx_cnt);
+        all.size("ep_attr.auth_key_size", ep.auth_key_size);
     }
     domain(info, &mut all);
     if let Some(fabric) = &info.fabric {
-        all.put("fabric_attr.name", Value::Text(or_dash(fabric.name.clone())));
-        all.put("fabric_attr.prov_name", Value::Text(or_dash(fabric.prov_name.clone())));
-        all.put("fabric_attr.prov_version", Value::Text(fabric.prov_version.to_string()));
-        all.put("fabric_attr.api_version", Value::Text(fabric.api_version.to_string()));
+        all.text("fabric_attr.name", or_dash(fabric.name.clone()));
+        all.text("fabric_attr.prov_name", or_dash(fabric.prov_name.clone()));
+        all.text("fabric_attr.prov_version", fabric.prov_version.to_string());
+        all.text("fabric_attr.api_version", fabric.api_version.to_string());
     }
     all.0
 }
 
 fn domain(info: &Info, all: &mut Attributes) {
     let Some(domain) = &info.domain else { return };
-    all.put("domain_attr.name", Value::Text(or_dash(domain.name.clone())));
-    all.put("domain_attr.threading", Value::Text(word(Threading::from_raw(domain.threading))));
-    all.put("domain_attr.progress", Value::Text(word(Progress::from_raw(domain.progress))));
-    all.put(
-        "domain_attr.resource_mgmt",
-        Value::Text(word(ResourceMgmt::from_raw(domain.resource_mgmt))),
-    );
-    all.put("domain_attr.av_type", Value::Text(word(AvType::from_raw(domain.av_type))));
+    all.text("domain_attr.name", or_dash(domain.name.clone()));
+    all.text("domain_attr.threading", word(Threading::from_raw(domain.threading)));
+    all.text("domain_attr.control_progress", word(Progress::from_raw(domain.control_progress)));
+    all.text("domain_attr.progress", word(Progress::from_raw(domain.progress)));
+    all.text("domain_attr.resource_mgmt", word(ResourceMgmt::from_raw(domain.resource_mgmt)));
+    all.text("domain_attr.av_type", word(AvType::from_raw(domain.av_type)));
     all.put("domain_attr.mr_mode", bits("FI_MR_", domain.mr_mode));
-    all.put("domain_attr.mr_key_size", Value::Number(domain.mr_key_size as u64));
-    all.put("domain_attr.cq_data_size", Value::Number(domain.cq_data_size as u64));
-    all.put("domain_attr.cq_cnt", Value::Number(domain.cq_cnt as u64));
-    all.put("domain_attr.ep_cnt", Value::Number(domain.ep_cnt as u64));
-    all.put("domain_attr.max_ep_tx_ctx", Value::Number(domain.max_ep_tx_ctx as u64));
-    all.put("domain_attr.max_ep_rx_ctx", Value::Number(domain.max_ep_rx_ctx as u64));
-    all.put("domain_attr.mr_iov_limit", Value::Number(domain.mr_iov_limit as u64));
+    all.size("domain_attr.mr_key_size", domain.mr_key_size);
+    all.size("domain_attr.cq_data_size", domain.cq_data_size);
+    all.size("domain_attr.cq_cnt", domain.cq_cnt);
+    all.size("domain_attr.ep_cnt", domain.ep_cnt);
+    all.size("domain_attr.tx_ctx_cnt", domain.tx_ctx_cnt);
+    all.size("domain_attr.rx_ctx_cnt", domain.rx_ctx_cnt);
+    all.size("domain_attr.max_ep_tx_ctx", domain.max_ep_tx_ctx);
+    all.size("domain_attr.max_ep_rx_ctx", domain.max_ep_rx_ctx);
+    all.size("domain_attr.max_ep_stx_ctx", domain.max_ep_stx_ctx);
+    all.size("domain_attr.max_ep_srx_ctx", domain.max_ep_srx_ctx);
+    all.size("domain_attr.cntr_cnt", domain.cntr_cnt);
+    all.size("domain_attr.mr_iov_limit", domain.mr_iov_limit);
     all.put("domain_attr.caps", bits("FI_", domain.caps));
+    all.put("domain_attr.mode", bits("FI_", domain.mode));
+    all.size("domain_attr.auth_key_size", domain.auth_key_size);
+    all.size("domain_attr.max_err_data", domain.max_err_data);
+    all.size("domain_attr.mr_cnt", domain.mr_cnt);
+    all.number("domain_attr.tclass", domain.tclass);
+    all.size("domain_attr.max_ep_auth_key", domain.max_ep_auth_key);
+    all.number("domain_attr.max_group_id", domain.max_group_id);
     all.put("domain_attr.max_cntr_value", Value::Number(domain.max_cntr_value));
+    all.put("domain_attr.max_err_cntr_value", Value::Number(domain.max_err_cntr_value));
 }
 
 struct Attributes(Vec<(&'static str, Value)>);
@@ -169,6 +195,18 @@ struct Attributes(Vec<(&'static str, Value)>);
 impl Attributes {
     fn put(&mut self, name: &'static str, value: Value) {
         self.0.push((name, value));
+    }
+
+    fn text(&mut self, name: &'static str, text: String) {
+        self.put(name, Value::Text(text));
+    }
+
+    fn size(&mut self, name: &'static str, size: usize) {
+        self.put(name, Value::Number(size as u64));
+    }
+
+    fn number(&mut self, name: &'static str, number: u32) {
+        self.put(name, Value::Number(u64::from(number)));
     }
 }
 

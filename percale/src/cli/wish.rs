@@ -36,18 +36,22 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// `None` if nothing is wished for.
-    pub(crate) fn hints(&self) -> Option<Info> {
-        let silent = self.caps.is_empty()
+    /// Whether nothing is wished for.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.caps.is_empty()
             && self.mr_mode.is_none()
             && [&self.provider, &self.ep_type, &self.threading, &self.progress, &self.domain]
                 .iter()
-                .all(|text| text.is_none());
-        if silent {
+                .all(|text| text.is_none())
+    }
+
+    /// `None` if nothing is wished for.
+    pub(crate) fn hints(&self) -> Option<Info> {
+        if self.is_empty() {
             return None;
         }
         let mut hints = Info { caps: self.caps, ..Info::default() };
-        all_duties(&mut hints);
+        all_duties(&mut hints, self.version);
         let domain = hints.domain.get_or_insert_default();
         if let Some(mr_mode) = self.mr_mode {
             domain.mr_mode = mr_mode;
