@@ -466,7 +466,7 @@ void filled_at(const char *at, const void *buf, size_t len, size_t seed)
 void late_at(const char *at, double *deadline, const char *what)
 {
 	if (*deadline == 0)
-		*deadline = now() + DEADLINE / 2;
+		*deadline = now() + settings.deadline / 2;
 	else if (now() > *deadline)
 		fail_at(at, "%s does not come", what);
 }

@@ -32,8 +32,6 @@
 /* Room of the two buffers of a side, and the largest message of the cases. */
 #define ARENA		((size_t) 4 << 20)
 #define CONTEXTS	64
-/* Seconds after which a case that has not ended is ended and has failed. */
-#define DEADLINE	60
 
 /* How the objects of a side are opened. Zero is what programs usually ask for. */
 struct wish {

@@ -216,7 +216,7 @@ static void renew_output(void)
 static int await(pid_t pid, int *status)
 {
 	const struct timespec moment = { .tv_sec = 1 };
-	const double late = now() + DEADLINE;
+	const double late = now() + settings.deadline;
 	sigset_t ended;
 
 	sigemptyset(&ended);
@@ -259,7 +259,7 @@ enum outcome run(const struct instance *instance)
 	kill(-pid, SIGKILL);
 	if (!in_time) {
 		waitpid(pid, &status, 0);
-		dprintf(output[1], "    no end after %d s\n", DEADLINE);
+		dprintf(output[1], "    no end after %d s\n", settings.deadline);
 		return FAILED;
 	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NOT_OFFERED)

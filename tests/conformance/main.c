@@ -15,7 +15,7 @@
 #include "settings.h"
 #include "variants.h"
 
-struct settings settings = { .type = FI_EP_RDM };
+struct settings settings = { .type = FI_EP_RDM, .deadline = 60 };
 
 static const struct conformance_group *const groups[] = {
 #define LIST(name)	&name##_group,
@@ -133,6 +133,7 @@ static void usage(FILE *to)
 		"  -n, --node ADDRESS       own address, for providers that listen at one\n"
 		"  -i, --in KIND            sides are processes or threads; both by default\n"
 		"  -c, --complete           a case that the provider does not offer is a failure\n"
+		"  -s, --slow               ten times the patience, for instrumented runs\n"
 		"  -v, --verbose            one line for each run\n"
 		"  -t, --table              the cases and their rules, as a table\n"
 		"\n"
@@ -175,6 +176,7 @@ int main(int argc, char **argv)
 		{ "node", required_argument, NULL, 'n' },
 		{ "in", required_argument, NULL, 'i' },
 		{ "complete", no_argument, NULL, 'c' },
+		{ "slow", no_argument, NULL, 's' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "table", no_argument, NULL, 't' },
 		{ "help", no_argument, NULL, 'h' },
@@ -182,13 +184,14 @@ int main(int argc, char **argv)
 	};
 	int option, status = 0;
 
-	while ((option = getopt_long(argc, argv, "p:e:n:i:cvth", options, NULL)) != -1 && !status) {
+	while ((option = getopt_long(argc, argv, "p:e:n:i:csvth", options, NULL)) != -1 && !status) {
 		switch (option) {
 		case 'p': settings.provider = optarg; break;
 		case 'e': status = endpoint_type(optarg); break;
 		case 'n': settings.node = optarg; break;
 		case 'i': status = side_kind(optarg); break;
 		case 'c': choice.complete = 1; break;
+		case 's': settings.deadline *= 10; break;
 		case 'v': choice.verbose = 1; break;
 		case 't': print_table(); return 0;
 		case 'h': usage(stdout); return 0;

@@ -18,6 +18,11 @@ from harness.children import Failed, run  # noqa: E402
 HERE = pathlib.Path(__file__).resolve().parent
 BOOK = libraries.ROOT / "docs" / "src" / "conformance.md"
 BEGIN, END = "<!-- cases -->\n", "<!-- end of cases -->\n"
+SANITIZERS = {
+    "ASAN_OPTIONS": "abort_on_error=1:detect_leaks=1",
+    "TSAN_OPTIONS": f"halt_on_error=1:suppressions={HERE / 'thread.supp'}",
+}
+MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=9"]
 FLAGS = ["-std=gnu11", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"]
 
 
@@ -27,13 +32,15 @@ def main():
     parser.add_argument("-p", "--provider", default="shm")
     parser.add_argument("--cc", default="cc", help="compiler")
     parser.add_argument("--debian-headers", action="store_true", help="compile with the system's")
+    parser.add_argument("--sanitize", choices=["address", "thread"], help="instrument the library")
+    parser.add_argument("--valgrind", action="store_true", help="run it under memcheck")
     parser.add_argument("--book", action="store_true", help="write the cases into the book and stop")
     args, rest = parser.parse_known_args()
     # Only our own providers promise everything; another library is compared, not judged.
     ours = args.library == "percale"
 
     prepare.packages({args.cc: "gcc"})
-    program = build(args.cc, args.debian_headers)
+    program = instrumented(args) if args.sanitize else build(args.cc, args.debian_headers)
     if args.book:
         write_book(program)
         return 0
@@ -46,7 +53,13 @@ def main():
         check_book(program)
         rest.append("--complete")
     command = [program, "-p", args.provider, *rest]
-    return subprocess.call(list(map(str, command)), env=library.env())
+    if args.valgrind:
+        prepare.packages({"valgrind": "valgrind"})
+        command = [*MEMCHECK, *command]
+    if args.valgrind or args.sanitize:
+        command.append("--slow")
+    env = library.env(**SANITIZERS)
+    return subprocess.call(list(map(str, command)), env=env)
 
 
 def build(compiler, debian_headers):
@@ -59,6 +72,34 @@ def build(compiler, debian_headers):
     # A build against older headers must not need newer symbols than they name.
     link = ["-lfabric"] if debian_headers else [library]
     run([compiler, *FLAGS, *include, *sources, "-o", program, *link], 300)
+    return program
+
+
+def instrumented(args):
+    """The suite with the library inside, built with a sanitizer and its runtime of the toolchain.
+
+    The pinned compiler is a stable one: the sanitizers are switched on by RUSTC_BOOTSTRAP, and its
+    standard library stays as it is.
+    """
+    target = libraries.ROOT / "target" / args.sanitize
+    triple = f"{os.uname().machine}-unknown-linux-gnu"
+    flags = f"-Zsanitizer={args.sanitize} -Cunsafe-allow-abi-mismatch=sanitizer"
+    env = {**os.environ, "RUSTC_BOOTSTRAP": "1", "RUSTFLAGS": flags}
+    cargo = ["cargo", "build", "--locked", "-p", "percale-ffi", "--target", triple]
+    run([*cargo, "--target-dir", target], 1800, env, libraries.ROOT)
+    archive = target / triple / "debug" / "libfabric.a"
+    sysroot = run(["rustc", "--print", "sysroot"], 60, cwd=libraries.ROOT).strip()
+    folder = pathlib.Path(sysroot) / "lib" / "rustlib" / triple / "lib"
+    short = {"address": "asan", "thread": "tsan"}[args.sanitize]
+    runtime = sorted(folder.glob(f"librustc-*_rt.{short}.a"))
+    libraries.require(runtime, f"this toolchain has no runtime for {args.sanitize} in {folder}")
+    program = libraries.BUILD / f"conformance-{short}"
+    include = ["-I", libraries.ROOT / "ffi" / "include"]
+    link = ["-rdynamic", "-Wl,--whole-archive", runtime[-1], "-Wl,--no-whole-archive"]
+    link += ["-ldl", "-lm", "-lrt", "-lgcc_s"]
+    libraries.BUILD.mkdir(exist_ok=True)
+    sources = sorted(HERE.glob("*.c"))
+    run([args.cc, *FLAGS, *include, *sources, "-o", program, archive, *link], 300)
     return program
 
 

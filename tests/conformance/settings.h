@@ -9,6 +9,8 @@ struct settings {
 	const char	*provider;
 	const char	*node;		/* own address to listen at, or NULL */
 	enum fi_ep_type	type;
+	/* Seconds after which a case that has not ended is ended and has failed. */
+	int		deadline;
 	int		mr_mode;	/* bits that the provider demands of everybody */
 };
 
