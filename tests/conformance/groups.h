@@ -6,7 +6,9 @@
 #include "frame.h"
 
 #define GROUPS(X) \
-	X(messages)
+	X(messages) \
+	X(tagged) \
+	X(matching)
 
 #define DECLARE(name)	extern const struct conformance_group name##_group;
 GROUPS(DECLARE)

@@ -1,23 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Untagged messages: side 0 sends, side 1 receives. */
 #include "groups.h"
+#include "traffic.h"
 
 #define DATA	0xfeedfacecafebeefull
-
-static const size_t sizes[] = {
-	0, 1, 7, 8, 63, 64, 65, 1000, 4095, 4096, 4097, 16383, 16384, 16385, 65535, 65536, 65537,
-	100001, (size_t) 1 << 20, ARENA,
-};
-
-#define SIZES	(sizeof(sizes) / sizeof(sizes[0]))
-
-/* The bits of remote data that the provider carries. */
-static uint64_t carried(const struct side *s, uint64_t data)
-{
-	const size_t size = s->info->domain_attr->cq_data_size;
-
-	return size >= sizeof(data) ? data : data & ((1ull << 8 * size) - 1);
-}
 
 static void check_receive(struct side *s, void *context, size_t len, size_t seed)
 {
@@ -31,7 +17,7 @@ static void check_receive(struct side *s, void *context, size_t len, size_t seed
 
 static void receive_first(struct side *s)
 {
-	for (size_t i = 0; i < SIZES && sizes[i] <= s->largest; i++) {
+	for (size_t i = 0; i < usable_sizes(s); i++) {
 		if (s->role == 0) {
 			fill(s->out, sizes[i], i);
 			barrier(s);
@@ -48,7 +34,7 @@ static void receive_first(struct side *s)
 
 static void message_first(struct side *s)
 {
-	for (size_t i = 0; i < SIZES && sizes[i] <= s->largest; i++) {
+	for (size_t i = 0; i < usable_sizes(s); i++) {
 		if (s->role == 0) {
 			fill(s->out, sizes[i], i);
 			POST(s, fi_send(s->ep, s->out, sizes[i], s->out_desc, s->peer, &s->ctx[0]));
@@ -225,7 +211,7 @@ static void remote_data(struct side *s)
 /* A completion of this level, asked for one operation. */
 static void send_with(struct side *s, uint64_t flags)
 {
-	for (size_t i = 0; i < SIZES && sizes[i] <= s->largest; i++) {
+	for (size_t i = 0; i < usable_sizes(s); i++) {
 		struct iovec iov = { s->out, sizes[i] };
 		struct fi_msg msg = {
 			.msg_iov = &iov, .desc = &s->out_desc, .iov_count = 1, .addr = s->peer,

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What the groups that send and receive have in common. */
+#ifndef CONFORMANCE_TRAFFIC_H
+#define CONFORMANCE_TRAFFIC_H
+
+#include "frame.h"
+
+/* Lengths around the places where software usually changes its ways, in ascending order. */
+extern const size_t sizes[];
+extern const size_t size_count;
+
+/* Number of these lengths that the endpoint can send. */
+size_t usable_sizes(const struct side *s);
+
+/* The bits of a tag, and of remote data, that the provider carries. */
+uint64_t tag_of(const struct side *s, uint64_t tag);
+uint64_t carried(const struct side *s, uint64_t data);
+
+/* A tagged receive of one buffer by fi_trecvmsg. */
+ssize_t receive_tagged(struct side *s, void *buf, size_t len, fi_addr_t source, uint64_t tag,
+		       uint64_t ignore, void *context, uint64_t flags);
+/* An untagged one by fi_recvmsg. */
+ssize_t receive_untagged(struct side *s, void *buf, size_t len, fi_addr_t source, void *context,
+			 uint64_t flags);
+/* A tagged send by fi_tsendmsg, and an untagged one by fi_sendmsg. */
+ssize_t send_tagged(struct side *s, const void *buf, size_t len, uint64_t tag, uint64_t data,
+		    void *context, uint64_t flags);
+ssize_t send_untagged(struct side *s, const void *buf, size_t len, uint64_t data, void *context,
+		      uint64_t flags);
+
+#endif
