@@ -8,7 +8,12 @@
 #define GROUPS(X) \
 	X(messages) \
 	X(tagged) \
-	X(matching)
+	X(matching) \
+	X(peek) \
+	X(sources) \
+	X(multi_recv) \
+	X(truncation) \
+	X(cancel)
 
 #define DECLARE(name)	extern const struct conformance_group name##_group;
 GROUPS(DECLARE)

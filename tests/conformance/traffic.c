@@ -78,3 +78,30 @@ ssize_t send_untagged(struct side *s, const void *buf, size_t len, uint64_t data
 
 	return fi_sendmsg(s->ep, &msg, flags);
 }
+
+int outcome_at(const char *at, struct side *s, struct fid_cq *cq, struct done *done,
+	       struct fi_cq_err_entry *err)
+{
+	struct fi_cq_tagged_entry entry = { 0 };
+	double late = 0;
+	ssize_t got;
+
+	*done = (struct done) { .source = FI_ADDR_NOTAVAIL };
+	while ((got = fi_cq_readfrom(cq, &entry, 1, &done->source)) == -FI_EAGAIN) {
+		progress(s);
+		late_at(at, &late, "a completion");
+	}
+	if (got == -FI_EAVAIL) {
+		memset(err, 0, sizeof(*err));
+		equal_at(at, "fi_cq_readerr", fi_cq_readerr(cq, err, 0), 1);
+		return 0;
+	}
+	equal_at(at, "fi_cq_readfrom", got, 1);
+	done->context = entry.op_context;
+	done->flags = entry.flags;
+	done->len = entry.len;
+	done->buf = entry.buf;
+	done->data = entry.data;
+	done->tag = entry.tag;
+	return 1;
+}

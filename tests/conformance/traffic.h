@@ -28,4 +28,13 @@ ssize_t send_tagged(struct side *s, const void *buf, size_t len, uint64_t tag, u
 ssize_t send_untagged(struct side *s, const void *buf, size_t len, uint64_t data, void *context,
 		      uint64_t flags);
 
+/*
+ * Waits for the next entry of a queue: 1 for a success, with the members that the format tells and
+ * zero in the others, or 0 for an error.
+ */
+int outcome_at(const char *at, struct side *s, struct fid_cq *cq, struct done *done,
+	       struct fi_cq_err_entry *err);
+
+#define OUTCOME(s, cq, done, err)	outcome_at(HERE, s, cq, done, err)
+
 #endif
