@@ -13,7 +13,11 @@
 	X(sources) \
 	X(multi_recv) \
 	X(truncation) \
-	X(cancel)
+	X(cancel) \
+	X(errors) \
+	X(peers) \
+	X(addresses) \
+	X(vectors)
 
 #define DECLARE(name)	extern const struct conformance_group name##_group;
 GROUPS(DECLARE)
