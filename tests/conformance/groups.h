@@ -17,7 +17,9 @@
 	X(errors) \
 	X(peers) \
 	X(addresses) \
-	X(vectors)
+	X(vectors) \
+	X(objects) \
+	X(controls)
 
 #define DECLARE(name)	extern const struct conformance_group name##_group;
 GROUPS(DECLARE)
