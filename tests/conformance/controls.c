@@ -96,6 +96,30 @@ static void known_options(struct side *s)
 	}
 }
 
+/* Programs forbid devices and detours before they enable, and live with a refusal. */
+static void permissions(struct side *s)
+{
+	static const int names[] = {
+		FI_OPT_FI_HMEM_P2P,
+#if FI_MAJOR_VERSION > 1 || FI_MINOR_VERSION >= 20
+		FI_OPT_CUDA_API_PERMITTED, FI_OPT_SHARED_MEMORY_PERMITTED,
+#endif
+	};
+	int no = 0;
+
+	side_info(s);
+	side_objects(s);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		/* The newer ones are a bool, which C passes in one byte. */
+		const size_t size = i ? sizeof(_Bool) : sizeof(no);
+		int ret = fi_setopt(&s->ep->fid, FI_OPT_ENDPOINT, names[i], &no, size);
+
+		CHECK(ret == 0 || refused(ret));
+	}
+	OK(fi_enable(s->ep));
+	side_close(s);
+}
+
 /* No slot of a table is empty: each answers. */
 static void answers(struct side *s)
 {
@@ -188,6 +212,8 @@ static const struct conformance_case controls_cases[] = {
 	  FI_MSG, EP_RDM, 0, 0, NULL, options },
 	{ "known-options", "fi_endpoint(3)", "An option tells its size to who has less room, and its value otherwise.",
 	  FI_MSG, EP_RDM, VARY_API, 0, NULL, known_options },
+	{ "permissions", "fi_endpoint(3)", "Forbidding devices or other paths is accepted or refused, and does no harm.",
+	  FI_MSG, EP_RDM, 0, 1, NULL, permissions },
 	{ "answers", "fi_endpoint(3)", "Kinds of endpoints and connections that are not supported are refused, not missing.",
 	  FI_MSG, EP_RDM, 0, 0, NULL, answers },
 	{ "alias", "fi_endpoint(3)", "An alias is refused, or an endpoint to be closed.",

@@ -19,7 +19,10 @@
 	X(addresses) \
 	X(vectors) \
 	X(objects) \
-	X(controls)
+	X(controls) \
+	X(events) \
+	X(discovery) \
+	X(hints)
 
 #define DECLARE(name)	extern const struct conformance_group name##_group;
 GROUPS(DECLARE)
