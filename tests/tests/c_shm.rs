@@ -8,12 +8,6 @@ use std::{
     process::Command,
 };
 
-/// Sends and receives.
-#[test]
-fn messages() {
-    run("shm_msg");
-}
-
 /// Reads and writes.
 #[test]
 fn one_sided() {
