@@ -277,6 +277,53 @@ static void cancel(struct side *s)
 	barrier(s);
 }
 
+/* Whatever has begun to come is received first; the rest waits for other receives. */
+static void cancel_under_way(struct side *s)
+{
+	enum { COUNT = 3 };
+	const size_t len = 1000000;
+
+	for (size_t round = 0; round < 6; round++) {
+		struct buffer buffer = { s->in, s->in + ARENA, 0 };
+		struct fi_cq_err_entry err;
+		struct done done;
+		size_t i = 0;
+
+		if (s->role == 0) {
+			barrier(s);
+			for (; i < COUNT; i++) {
+				fill(s->out + i * len, len, i);
+				POST(s, fi_send(s->ep, s->out + i * len, len, s->out_desc, s->peer,
+						&s->ctx[i]));
+			}
+			for (i = 0; i < COUNT; i++)
+				COMPLETION(s, s->tx, &done);
+			barrier(s);
+			continue;
+		}
+		OK(post(s, s->in, ARENA, &s->ctx[0]));
+		barrier(s);
+		for (size_t k = 0; k < round * 20; k++)
+			progress(s);
+		OK(fi_cancel(&s->ep->fid, &s->ctx[0]));
+		for (; OUTCOME(s, s->rx, &done, &err); i++) {
+			CHECK(done.context == &s->ctx[0] && !(done.flags & FI_MULTI_RECV));
+			CHECK((unsigned char *) done.buf + done.len <= buffer.end);
+			FILLED(done.buf, len, (size_t) ((unsigned char *) done.buf - s->in) / len);
+		}
+		EQUAL(err.err, FI_ECANCELED);
+		CHECK(err.op_context == &s->ctx[0]);
+		EQUAL(err.flags & FI_MULTI_RECV, FI_MULTI_RECV);
+		for (; i < COUNT; i++) {
+			OK(fi_recv(s->ep, s->in, len, s->in_desc, FI_ADDR_UNSPEC, &s->ctx[1]));
+			FINISHED(s, s->rx, &s->ctx[1], FI_RECV | FI_MSG, len);
+			FILLED(s->in, len, i);
+		}
+		QUIET(s, s->rx);
+		barrier(s);
+	}
+}
+
 static void want_selective(struct wish *wish)
 {
 	wish->bind_flags = FI_SELECTIVE_COMPLETION;
@@ -322,6 +369,8 @@ static const struct conformance_case multi_recv_cases[] = {
 	  MULTI, EP_RELIABLE, VARY_API, 0, NULL, option },
 	{ "cancel", "fi_endpoint(3)", "A buffer that is cancelled, used or not, is given back by one FI_ECANCELED.",
 	  MULTI, EP_RELIABLE, VARY_PROGRESS, 0, NULL, cancel },
+	{ "cancel-under-way", "fi_endpoint(3)", "Cancelled while messages come, a buffer is given back once, behind those that it takes, and none is lost.",
+	  MULTI, EP_RELIABLE, VARY_PROGRESS, 0, NULL, cancel_under_way },
 	{ "selective", "fi_msg(3)", "That a buffer is given back is reported even where completions are only reported on demand.",
 	  MULTI, EP_RELIABLE, 0, 0, want_selective, selective },
 };

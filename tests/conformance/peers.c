@@ -129,6 +129,112 @@ static void ended(struct side *s)
 	gone(s, 1);
 }
 
+/*
+ * Side 1 goes while its messages come or wait: each receive ends once, in time, and what has come
+ * is whole.
+ */
+static void sender_gone(struct side *s)
+{
+	enum { COUNT = 8 };
+	struct pending receives[COUNT];
+	int by_exit;
+
+	side_open(s);
+	by_exit = processes(s);
+	for (size_t i = 0; i < COUNT; i++) {
+		const size_t len = i % 2 ? 400000 : 100;
+
+		receives[i] = (struct pending) { &s->ctx[i], 1, 0 };
+		if (s->role == 1) {
+			ssize_t ret;
+
+			fill(s->out, ARENA, 1);
+			ret = fi_tsend(s->ep, s->out, len, s->out_desc, s->peer, i, &s->ctx[i]);
+			CHECK(!ret || ret == -FI_EAGAIN);
+		} else if (i < COUNT / 2) {
+			OK(fi_trecv(s->ep, s->in + i * 400000, 400000, s->in_desc, FI_ADDR_UNSPEC, i, 0,
+				    &s->ctx[i]));
+		}
+	}
+	barrier(s);
+	if (s->role == 1 && by_exit)
+		_exit(0);
+	if (s->role == 1) {
+		OK(fi_close(&s->ep->fid));
+		s->ep = NULL;
+	} else {
+		/* Late ones, for messages that wait or have gone with their sender. */
+		for (int i = 0; i < 2000; i++)
+			progress(s);
+		for (size_t i = COUNT / 2; i < COUNT; i++)
+			OK(fi_trecv(s->ep, s->in + i * 400000, 400000, s->in_desc, FI_ADDR_UNSPEC, i, 0,
+				    &s->ctx[i]));
+		for (size_t i = 0; i < COUNT; i++)
+			OK(fi_cancel(&s->ep->fid, &s->ctx[i]));
+		for (size_t i = 0; i < COUNT; i++) {
+			struct fi_cq_err_entry err;
+			struct done done;
+			size_t at;
+
+			if (OUTCOME(s, s->rx, &done, &err)) {
+				at = (size_t) ((struct fi_context2 *) done.context - s->ctx);
+				CHECK(at < COUNT);
+				EQUAL(done.len, at % 2 ? 400000 : 100);
+				FILLED(s->in + at * 400000, done.len, 1);
+			} else {
+				at = (size_t) ((struct fi_context2 *) err.op_context - s->ctx);
+				CHECK(at < COUNT);
+			}
+			EQUAL(receives[at].ended++, 0);
+		}
+		QUIET(s, s->rx);
+	}
+	if (!by_exit)
+		barrier(s);
+	side_close(s);
+}
+
+/* A claimed message that was still with its sender: the call or the completion tells. */
+static void claimed_gone(struct side *s)
+{
+	struct fi_cq_err_entry err;
+	struct done done;
+	double late = 0;
+	int by_exit, found = 0;
+	ssize_t ret;
+
+	side_open(s);
+	by_exit = processes(s);
+	if (s->role == 1)
+		POST(s, fi_tsend(s->ep, s->out, 400000, s->out_desc, s->peer, 9, &s->ctx[0]));
+	barrier(s);
+	while (s->role == 0 && !found) {
+		OK(receive_tagged(s, NULL, 0, FI_ADDR_UNSPEC, 9, 0, &s->ctx[1],
+				  FI_PEEK | FI_CLAIM | FI_COMPLETION));
+		found = OUTCOME(s, s->rx, &done, &err);
+		progress(s);
+		late_at(HERE, &late, "the message");
+	}
+	barrier(s);
+	if (s->role == 1 && by_exit)
+		_exit(0);
+	if (s->role == 1) {
+		OK(fi_close(&s->ep->fid));
+		s->ep = NULL;
+	} else {
+		for (int i = 0; i < 2000; i++)
+			progress(s);
+		ret = receive_tagged(s, s->in, ARENA, FI_ADDR_UNSPEC, 9, 0, &s->ctx[1],
+				     FI_CLAIM | FI_COMPLETION);
+		if (!ret)
+			OUTCOME(s, s->rx, &done, &err);
+		QUIET(s, s->rx);
+	}
+	if (!by_exit)
+		barrier(s);
+	side_close(s);
+}
+
 /* Another endpoint at a new address is a peer like any other. */
 static void replaced(struct side *s)
 {
@@ -215,6 +321,10 @@ static const struct conformance_case peers_cases[] = {
 	  BOTH, EP_RDM, VARY_PROGRESS | VARY_AV, 1, want_directed, closed },
 	{ "ended", "fi_endpoint(3)", "The same when its process ends without closing anything.",
 	  BOTH, EP_RDM, VARY_PROGRESS, 1, want_directed, ended },
+	{ "sender-gone", "fi_endpoint(3)", "When a sender goes while its messages come or wait, each receive completes once, and success means that all is there.",
+	  FI_TAGGED, EP_RDM, VARY_PROGRESS, 1, NULL, sender_gone },
+	{ "claimed-gone", "fi_tagged(3)", "A claimed message that went with its sender is told by the call or by one completion.",
+	  FI_TAGGED, EP_RDM, VARY_PROGRESS, 1, NULL, claimed_gone },
 	{ "replaced", "fi_av(3)", "After a peer has gone, another one can take its place in the address vector.",
 	  BOTH, EP_RDM, VARY_AV, 1, NULL, replaced },
 	{ "message-stays", "fi_cq(3)", "A delivered message is received even if its sender has closed since.",
