@@ -22,7 +22,8 @@
 	X(controls) \
 	X(events) \
 	X(discovery) \
-	X(hints)
+	X(hints) \
+	X(concurrency)
 
 #define DECLARE(name)	extern const struct conformance_group name##_group;
 GROUPS(DECLARE)
