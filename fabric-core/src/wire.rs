@@ -77,9 +77,12 @@ ops! {
     WriteOffer = 7,
     /// A one-sided read. a = handle, payload = remote pieces.
     Read = 8,
-    /// An atomic operation. a = handle, payload = kind, remote pieces, operands, comparands.
+    /// An atomic operation, or a part of one: parts come in order. a = handle, b = length << 32 |
+    /// offset of the part or 0, payload = kind, all remote pieces, the part's operands and
+    /// comparands.
     Atomic = 9,
-    /// A whole answer to a read or fetching atomic. a = handle, payload = bytes.
+    /// The answer to a read, whole, or to a fetching atomic, perhaps in several packets.
+    /// a = handle, payload = bytes.
     Reply = 10,
     /// A read may be copied directly. a = initiator's handle, b = target's handle,
     /// payload = pieces (address, length)...

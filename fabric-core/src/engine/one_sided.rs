@@ -3,6 +3,7 @@
 
 use super::{
     Core, Engine,
+    atomics::Progress,
     packet::{GRANT_LIMIT, Places, Reader, RemotePieces, Words},
     rendezvous::{NEED_READ, NEED_WRITE, Service, TransferKind, payload_of},
     transmit::{TxKind, TxOp},
@@ -271,15 +272,20 @@ impl<L: Lock> Core<L> {
         let Some(op) = self.ops.get(handle).filter(|op| op.peer == peer && op.started) else {
             return Some(());
         };
-        let sink = match op.kind {
-            TxKind::Read => *op.payload.buffers(),
-            TxKind::Atomic { fetches: true, result } => result,
-            TxKind::Send { .. } | TxKind::Write | TxKind::Atomic { .. } => return None,
+        let bytes = match op.kind {
+            TxKind::Read => {
+                let sink = op.payload.buffers();
+                if packet.payload.len() != sink.len() {
+                    return None;
+                }
+                packet.payload.copy_to(0, sink, 0, sink.len())
+            }
+            TxKind::Atomic { result, .. } => match self.take_results(handle, packet.payload)? {
+                Progress::More => return Some(()),
+                Progress::Done => result.len(),
+            },
+            TxKind::Send { .. } | TxKind::Write => return None,
         };
-        if packet.payload.len() != sink.len() {
-            return None;
-        }
-        let bytes = packet.payload.copy_to(0, &sink, 0, sink.len());
         self.finish(handle, Ok(bytes));
         self.unblock_fenced(tx, peer);
         Some(())

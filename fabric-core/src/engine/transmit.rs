@@ -3,6 +3,7 @@
 
 use super::{
     Core, Engine,
+    atomics::Atomic,
     packet::{RemotePieces, Words},
     peers::Stream,
     rendezvous::SEGMENT,
@@ -56,10 +57,11 @@ pub(crate) enum TxKind {
     },
     Write,
     Read,
-    /// The request is the payload; old values go to `result` if it fetches.
+    /// The values are the payload; old values go to `result` if it fetches.
     Atomic {
         fetches: bool,
         result: Buffers,
+        atomic: Atomic,
     },
 }
 
@@ -175,11 +177,15 @@ impl<L: Lock> Core<L> {
         if first && self.start(tx, handle).is_ok() {
             return Ok(());
         }
-        if full {
+        // Of one in parts some may be on their way.
+        let started = self.ops.get(handle).is_some_and(|op| op.started);
+        if full && !started {
             self.ops.remove(handle);
             return Err(Errno::EAGAIN);
         }
-        if let Some(op) = self.ops.get_mut(handle) {
+        if let Some(op) = self.ops.get_mut(handle)
+            && !started
+        {
             op.queued = true;
             self.queued += 1;
         }
@@ -197,7 +203,7 @@ impl<L: Lock> Core<L> {
             if let Some(op) = self.ops.get(handle) {
                 let held = state.holds(op.kind.is_read())
                     || (op.interest.flags.contains(Flags::FENCE) && state.outstanding != 0);
-                if held || self.start(tx, handle).is_err() {
+                if (held && !op.started) || self.start(tx, handle).is_err() {
                     return false;
                 }
             }
@@ -206,11 +212,10 @@ impl<L: Lock> Core<L> {
         true
     }
 
-    /// Emits an operation's first packet. `Err`: no room, nothing has changed. An operation that
-    /// cannot be carried out is finished with an error.
+    /// Emits an operation's first packet, of an atomic operation in parts all of them. `Err`: no
+    /// room, to be called again. An operation that cannot be carried out is finished with an error.
     fn start<T: WireTx>(&mut self, tx: &mut T, handle: Handle) -> Result<(), Refused> {
         let Some(op) = self.ops.get(handle) else { return Ok(()) };
-        let peer = op.peer;
         let emitted = match op.kind {
             TxKind::Send { tagged, tag } => self.start_send(tx, handle, tagged, tag),
             TxKind::Write => self.start_write(tx, handle),
@@ -219,11 +224,7 @@ impl<L: Lock> Core<L> {
         };
         match emitted {
             Ok(()) => {
-                if let Some(op) = self.ops.get_mut(handle) {
-                    op.started = true;
-                    self.queued -= usize::from(std::mem::take(&mut op.queued));
-                    self.peer_mut(peer).outstanding += 1;
-                }
+                self.note_started(handle);
                 Ok(())
             }
             Err(Refused::Again) => Err(Refused::Again),
@@ -231,6 +232,18 @@ impl<L: Lock> Core<L> {
                 self.finish(handle, Err(reason));
                 Ok(())
             }
+        }
+    }
+
+    /// The peer knows of an operation from now on.
+    pub(super) fn note_started(&mut self, handle: Handle) {
+        if let Some(op) = self.ops.get_mut(handle)
+            && !op.started
+        {
+            op.started = true;
+            self.queued -= usize::from(std::mem::take(&mut op.queued));
+            let peer = op.peer;
+            self.peer_mut(peer).outstanding += 1;
         }
     }
 
@@ -360,7 +373,11 @@ impl<L: Lock> Core<L> {
             TxKind::Send { .. } | TxKind::Write => op.payload.buffers().len(),
             // A read succeeds by its bytes only.
             TxKind::Read if packet.head.b == 0 => return None,
-            TxKind::Atomic { fetches: true, .. } if packet.head.b == 0 => return None,
+            TxKind::Atomic { fetches, atomic, .. }
+                if packet.head.b == 0 && (fetches || !atomic.all_sent(op.remote.total())) =>
+            {
+                return None;
+            }
             TxKind::Read | TxKind::Atomic { .. } => op.remote.total(),
         };
         let outcome = match i32::try_from(packet.head.b).ok()? {

@@ -198,11 +198,12 @@ impl Resolved {
         self.len() == 0
     }
 
-    /// Applies an atomic operation (family, datatype, operation) to `count` elements of one piece.
-    /// Fails as [`atomic::apply`] does; `EINVAL` too if the piece is not `count` elements long.
+    /// Applies an atomic operation (family, datatype, operation) to `count` elements of one piece
+    /// behind its first `skip` bytes. Fails as [`atomic::apply`] does; `EINVAL` too if they are not
+    /// inside the piece.
     pub fn apply_atomic(
         &self,
-        piece: usize,
+        (piece, skip): (usize, usize),
         (kind, datatype, op): (AtomicKind, u32, u32),
         operand: &[u8],
         compare: &[u8],
@@ -211,12 +212,14 @@ impl Resolved {
     ) -> Result<()> {
         let piece = self.pieces.as_slice().get(piece).ok_or(Errno::EINVAL)?;
         let size = atomic::valid(kind, datatype, op)?;
-        if count.checked_mul(size) != Some(piece.len) {
+        let len = count.checked_mul(size).ok_or(Errno::EINVAL)?;
+        if piece.len.checked_sub(skip).is_none_or(|rest| len > rest) {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: the piece lies in a region whose owner lets peers apply atomic operations, and is
-        // exactly `count` elements long; the three slices are the caller's own memory.
-        unsafe { atomic::apply(kind, datatype, op, piece.base, operand, compare, result, count) }
+        let target = piece.base.wrapping_add(skip);
+        // SAFETY: the elements lie in a region whose owner lets peers apply atomic operations, by
+        // the check above; the three slices are the caller's own memory.
+        unsafe { atomic::apply(kind, datatype, op, target, operand, compare, result, count) }
     }
 
     /// To be called once when a write is complete and its bytes are visible: counts it, if the

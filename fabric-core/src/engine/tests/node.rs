@@ -215,7 +215,12 @@ impl Node {
             result,
             remote,
         };
-        self.engine.post_atomic(&op, buffers(operand), Buffers::EMPTY, buffers(result))
+        self.atomic(op)
+    }
+
+    pub(super) fn atomic(&mut self, op: AtomicOp<'_>) -> Result<()> {
+        let (operand, compare) = (buffers(op.operand), buffers(op.compare));
+        self.engine.post_atomic(&op, operand, compare, buffers(op.result))
     }
 
     /// Opens memory to peers under `key`.

@@ -2,18 +2,23 @@
 
 use super::{
     WAYS,
-    node::{LIMITS, Node, idle, iov, meta, nodes, pair, settle},
+    node::{LIMITS, Node, SUM, UINT64, idle, iov, meta, nodes, pair, settle},
     pattern,
     wire::Script,
 };
 use crate::{
     Errno,
     flags::Flags,
-    op::{RmaIov, RmaKind, TxMeta},
+    op::{
+        AtomicKind::{Base, Compare, Fetch},
+        AtomicOp, RmaIov, RmaKind, TxMeta,
+    },
     wire::Op,
 };
 
 const KEY: u64 = 9;
+const ATOMIC_READ: u32 = 10;
+const CSWAP: u32 = 12;
 
 fn at(addr: u64, len: usize) -> RmaIov {
     RmaIov { addr, len, key: KEY }
@@ -247,28 +252,104 @@ fn fetching_atomics_return_what_was_there() {
     idle(&[&a, &b]);
 }
 
-/// The answer has to fit a packet of the other direction.
+/// Neither the request nor the answer has to fit a packet of its direction.
 #[test]
-fn atomics_without_room_for_the_answer_fail() {
-    let (shared, mut a, mut b) = pair(Script { max_payload: (512, 1024), ..Script::default() });
-    let mut memory = vec![0u64; 512];
+fn atomics_larger_than_a_packet_go_in_parts() {
+    const WORDS: usize = 512;
+    let small = Script { max_payload: (512, 600), ..Script::default() };
+    let scripts = [
+        small,
+        Script { refuse_every: 2, ..small },
+        Script { room: 1, ..small },
+        // Room for the request only after growing, and for the answer never.
+        Script { max_payload: (512, 5000), refuse_every: 3, ..small },
+    ];
+    for script in scripts {
+        for (kind, op) in [(Base, SUM), (Fetch, SUM), (Fetch, ATOMIC_READ), (Compare, CSWAP)] {
+            let (_shared, mut a, mut b) = pair(script);
+            let mut memory: Vec<u64> = (0..WORDS as u64 + 8).collect();
+            let before = memory.clone();
+            b.expose(KEY, bytes_of(&mut memory), Flags::REMOTE_READ | Flags::REMOTE_WRITE);
+            let mut operand: Vec<u64> = (0..WORDS as u64).map(|n| n * n + 7).collect();
+            // Every third word is not what is compared with.
+            let mut compare: Vec<u64> =
+                (0..WORDS).map(|n| before[place(n)] + u64::from(n % 3 == 2)).collect();
+            let mut result = vec![0u64; WORDS];
+            let values = |used: bool, words: &mut [u64]| {
+                if used { vec![iov(bytes_of(words))] } else { vec![] }
+            };
+            let operands = values(op != ATOMIC_READ, &mut operand);
+            let comparands = values(kind == Compare, &mut compare);
+            let (head, tail) = result.split_at_mut(100);
+            let results = [iov(bytes_of(head)), iov(bytes_of(tail))];
+            let results = if kind == Base { &[][..] } else { &results };
+            // The second half of the memory first, but for a gap between them.
+            let half = WORDS / 2 * 8;
+            let remote = [at(half as u64 + 64, half), at(0, half)];
+            let with = AtomicOp {
+                meta: meta(1, 1),
+                kind,
+                datatype: UINT64,
+                op,
+                operand: &operands,
+                compare: &comparands,
+                result: results,
+                remote: &remote,
+            };
+            a.atomic(with).unwrap();
+            // What comes behind it does not overtake it.
+            let (mut one, mut old) = (1u64.to_ne_bytes(), [0u8; 8]);
+            a.fetch_add(meta(1, 2), &[iov(&mut one)], &[iov(&mut old)], &[at(0, 8)]).unwrap();
+            settle(&mut [&mut a, &mut b]);
+            let order: Vec<_> = a.sent().iter().map(|done| done.ok().context).collect();
+            assert_eq!(order, [1, 2], "{kind:?} {op}");
+            let mut wanted = before.clone();
+            for n in 0..WORDS {
+                let word = &mut wanted[place(n)];
+                match op {
+                    SUM => *word += operand[n],
+                    CSWAP if *word == compare[n] => *word = operand[n],
+                    _ => {}
+                }
+                assert!(kind == Base || result[n] == before[place(n)], "{kind:?} {op} {n}");
+            }
+            assert_eq!(u64::from_ne_bytes(old), wanted[0]);
+            wanted[0] += 1;
+            assert_eq!(memory, wanted, "{kind:?} {op}");
+            assert_eq!(b.engine.stats().served, 2);
+            idle(&[&a, &b]);
+        }
+    }
+    /// The word of the memory that element `n` is.
+    fn place(n: usize) -> usize {
+        if n < WORDS / 2 { n + WORDS / 2 + 8 } else { n - WORDS / 2 }
+    }
+}
+
+#[test]
+fn an_atomic_in_parts_is_refused_as_a_whole() {
+    let script = Script { max_payload: (512, 512), ..Script::default() };
+    for room in [1, usize::MAX] {
+        let (_shared, mut a, mut b) = pair(Script { room, ..script });
+        let mut memory = vec![3u64; 512];
+        b.expose(KEY, bytes_of(&mut memory), Flags::REMOTE_READ | Flags::REMOTE_WRITE);
+        let (mut operand, mut result) = (vec![1u8; 4096], vec![0u8; 4096]);
+        let remote = [at(0, 2048), RmaIov { key: KEY + 1, ..at(0, 2048) }];
+        let flags = Flags::FENCE | Flags::COMPLETION;
+        let fenced = TxMeta { flags, ..meta(1, 1) };
+        a.fetch_add(fenced, &[iov(&mut operand)], &[iov(&mut result)], &remote).unwrap();
+        // It has begun, so it is too late to take it back.
+        a.engine.cancel(1);
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(one_error(&a), Errno::ENOKEY);
+        assert!(memory.iter().all(|word| *word == 3), "refused without effect");
+        idle(&[&a, &b]);
+    }
+}
+
+fn bytes_of(words: &mut [u64]) -> &mut [u8] {
     // SAFETY: plain words as bytes.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), 4096) };
-    b.expose(KEY, bytes, Flags::REMOTE_READ | Flags::REMOTE_WRITE);
-    let (mut operand, mut result) = (vec![1u8; 2048], vec![0u8; 2048]);
-    // The request does not fit.
-    let remote = [at(0, 2048)];
-    a.fetch_add(meta(1, 1), &[iov(&mut operand)], &[iov(&mut result)], &remote).unwrap();
-    settle(&mut [&mut a, &mut b]);
-    assert_eq!(one_error(&a), Errno::EMSGSIZE);
-    // The request fits, the answer does not.
-    shared.net().script.max_payload = (4096, 4096);
-    a.fetch_add(meta(1, 1), &[iov(&mut operand)], &[iov(&mut result)], &remote).unwrap();
-    shared.net().script.max_payload = (512, 1024);
-    settle(&mut [&mut a, &mut b]);
-    assert_eq!(one_error(&a), Errno::EMSGSIZE);
-    assert!(memory.iter().all(|word| *word == 0), "refused without effect");
-    idle(&[&a, &b]);
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
 }
 
 #[test]
