@@ -9,10 +9,12 @@
 //! | region lacks the `REMOTE_READ` or `REMOTE_WRITE` that is needed | `EACCES` |
 //! | any byte outside the region, or an address that wraps           | `EINVAL` |
 //! | no byte at all, at any address                                  | no piece |
+//! | the region is the whole address space, and a page is not mapped or not writable | `EFAULT` |
 //!
 //! | registration                                                    | answer         |
 //! |-----------------------------------------------------------------|----------------|
 //! | no piece, more than [`IOV_LIMIT`], a piece that wraps, an offset, unknown access bits | `EINVAL` |
+//! | bytes at null, other than the whole address space                | `EINVAL`       |
 //! | unknown flags                                                   | `EBADFLAGS`    |
 //! | requested key in use                                            | `ENOKEY`       |
 //! | requested key is all ones, which means "no key"                 | `EKEYREJECTED` |
@@ -22,6 +24,7 @@
 //! peers, and one uncontended atomic is small against the copy that follows. The hash is a
 //! multiplication, because peers look keys up but cannot insert any.
 
+mod probe;
 mod region;
 
 use core::{

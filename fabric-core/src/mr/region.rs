@@ -6,7 +6,7 @@ use core::{
 };
 use std::sync::{Arc, OnceLock};
 
-use super::{IOV_LIMIT, KEY_SIZE, MrRequest, raw_key};
+use super::{IOV_LIMIT, KEY_SIZE, MrRequest, probe, raw_key};
 use crate::{
     Errno, Result, atomic,
     flags::{Flags, MrMode},
@@ -19,6 +19,9 @@ pub trait RemoteWriteEvent: fmt::Debug + Send + Sync {
     /// A remote write of `bytes` has completed and is visible.
     fn count(&self, bytes: u64);
 }
+
+/// The length that, from address zero, means the whole address space.
+const EVERYTHING: usize = usize::MAX;
 
 /// Registered memory.
 #[derive(Debug)]
@@ -143,7 +146,11 @@ impl Region {
         } else {
             self.pieces.at_offset(addr, len)?
         };
-        Ok(Resolved { pieces, written: need.contains(Flags::REMOTE_WRITE), region: self.clone() })
+        let written = need.contains(Flags::REMOTE_WRITE);
+        if self.pieces.are_everything() {
+            pieces.iter().try_for_each(|piece| probe::reach(piece, written))?;
+        }
+        Ok(Resolved { pieces, written, region: self.clone() })
     }
 
     fn waits_for_enable(&self) -> bool {
@@ -184,7 +191,8 @@ impl Resolved {
     pub fn buffers(&self) -> Buffers {
         // SAFETY: by registering the memory its owner promised that peers may access it as long as
         // the region is open; an access that began before is its owner's to wait for (fi_mr(3)).
-        // A resolution has at most `IOV_LIMIT` pieces inside the region, so nothing is refused.
+        // A resolution has at most `IOV_LIMIT` pieces inside the region and none at null, which
+        // only a region of everything contains and `probe` refuses: nothing is refused here.
         unsafe { Buffers::new(self.pieces.as_slice()) }.unwrap_or(Buffers::EMPTY)
     }
 
@@ -252,6 +260,9 @@ impl Pieces {
         let mut total = 0u64;
         for piece in iov {
             (piece.base as usize).checked_add(piece.len).ok_or(Errno::EINVAL)?;
+            if piece.base.is_null() && !matches!(piece.len, 0 | EVERYTHING) {
+                return Err(Errno::EINVAL);
+            }
             total = total.checked_add(piece.len as u64).ok_or(Errno::EINVAL)?;
             pieces.push(*piece)?;
         }
@@ -266,6 +277,11 @@ impl Pieces {
     /// Visits the pieces in order.
     pub fn iter(&self) -> core::slice::Iter<'_, IoVec> {
         self.as_slice().iter()
+    }
+
+    /// Whether they are the whole address space, where peers may name what is not there.
+    fn are_everything(&self) -> bool {
+        self.iter().any(|piece| piece.len == EVERYTHING)
     }
 
     fn first_address(&self) -> u64 {
