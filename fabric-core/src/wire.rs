@@ -85,9 +85,9 @@ ops! {
     /// a = handle, payload = bytes.
     Reply = 10,
     /// A read may be copied directly. a = initiator's handle, b = target's handle,
-    /// payload = pieces (address, length)...
+    /// payload = number of regions, their seals (address, value)..., pieces (address, length)...
     Grant = 11,
-    /// The granted bytes have been copied. a = target's handle.
+    /// The granted bytes have been copied, or are no longer there. a = target's handle.
     Release = 12,
     /// The initiator cannot copy: please send the read's bytes in segments. a = target's handle,
     /// b = initiator's handle.

@@ -228,6 +228,11 @@ impl<L: Lock> Core<L> {
             return Some(());
         }
         let mut words = Words::new();
+        words.push(pieces.len() as u64);
+        for (addr, value) in pieces.iter().map(|(_, region)| region.seal()) {
+            words.push(addr);
+            words.push(value);
+        }
         for place in pieces.iter().flat_map(|(piece, _)| piece.iov()) {
             words.push(place.base as u64);
             words.push(place.len as u64);
@@ -246,7 +251,9 @@ impl<L: Lock> Core<L> {
         peer: PeerId,
         packet: &Packet,
     ) -> Option<()> {
-        let places: Places<GRANT_LIMIT> = Reader::new(packet.payload).places()?;
+        let mut words = Reader::new(packet.payload);
+        let seals = words.seals()?;
+        let places: Places<GRANT_LIMIT> = words.places()?;
         let handle = Handle::from_raw(packet.head.a);
         let Some(op) = self.ops.get(handle).filter(|op| op.peer == peer && op.started) else {
             return Some(());
@@ -256,7 +263,7 @@ impl<L: Lock> Core<L> {
             return None;
         }
         let (places, want) = (places.as_slice(), local.len());
-        let kind = TransferKind::Read { ours: handle, theirs: packet.head.b };
+        let kind = TransferKind::Read { ours: handle, theirs: packet.head.b, seals };
         self.fetch(tx, peer, kind, places, want);
         Some(())
     }

@@ -16,8 +16,8 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// The longest front: a write offer with all its remote and local pieces, or a grant.
-    const ROOM: usize = 8 * (2 + 2 * GRANT_LIMIT);
+    /// The longest front: a grant.
+    const ROOM: usize = 8 * (1 + 2 * RMA_IOV_LIMIT + 2 * GRANT_LIMIT);
 
     pub(crate) const fn new() -> Self {
         Self { bytes: [0; Self::ROOM], len: 0 }
@@ -112,6 +112,16 @@ impl Reader {
         RemotePieces::new(&pieces[..count])
     }
 
+    /// Seals of regions (address, value), few, behind their number.
+    pub(crate) fn seals(&mut self) -> Option<Seals> {
+        let count = usize::try_from(self.word()?).ok().filter(|n| *n <= RMA_IOV_LIMIT)?;
+        let mut seals = Seals { seals: [(0, 0); RMA_IOV_LIMIT], count };
+        for seal in &mut seals.seals[..count] {
+            *seal = (self.word()?, self.word()?);
+        }
+        Some(seals)
+    }
+
     /// All remaining words as (address, length) pairs, at most `N`.
     pub(crate) fn places<const N: usize>(&mut self) -> Option<Places<N>> {
         let mut places = Places::default();
@@ -125,6 +135,26 @@ impl Reader {
     #[inline]
     pub(crate) fn rest(&self) -> SharedBytes {
         self.bytes.tail(self.at)
+    }
+}
+
+/// Words in a peer's memory (address, value) that tell whether its regions are still open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seals {
+    seals: [(u64, u64); RMA_IOV_LIMIT],
+    count: usize,
+}
+
+impl Seals {
+    /// Where the words are, as (address, length).
+    pub(crate) fn places(&self) -> ([(u64, u64); RMA_IOV_LIMIT], usize) {
+        (self.seals.map(|(addr, _)| (addr, 8)), self.count)
+    }
+
+    /// Whether these are the words of open regions.
+    pub(crate) fn hold(&self, bytes: &[u8]) -> bool {
+        let words = bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
+        words.eq(self.seals[..self.count].iter().map(|(_, value)| *value))
     }
 }
 

@@ -9,10 +9,13 @@
 //! `Ready`, is lent the front half of what is left, fills it (`Share`, `Shared`) and may be lent
 //! more. Memory that is lent is written by the other side until it says that it is done or has
 //! ended: a transfer does not complete before.
+//!
+//! A read that was copied counts only if its regions' seals are unbroken afterwards: their owner may
+//! have closed them, and used the memory for something else, without making progress.
 
 use super::{
     Core,
-    packet::{GRANT_LIMIT, Places, Reader, Words},
+    packet::{GRANT_LIMIT, Places, Reader, Seals, Words},
     rendezvous::{Transfer, TransferKind},
     transmit::TxKind,
 };
@@ -20,8 +23,9 @@ use crate::{
     Errno,
     lock::Lock,
     matching::PeerId,
-    mem::Buffers,
+    mem::{Buffers, Payload},
     slab::Handle,
+    sync::{Ordering, fence},
     wire::{Head, Op, Packet, WireTx, head_flags},
 };
 
@@ -50,6 +54,17 @@ impl Pull {
     pub(super) const fn waits(&self) -> bool {
         self.patience != 0
     }
+}
+
+/// Whether the regions that a read was granted from are still open, now that it has been copied;
+/// `None` if that cannot be found out from here.
+fn read_seals<T: WireTx>(tx: &mut T, peer: PeerId, seals: &Seals) -> Option<bool> {
+    let (places, count) = seals.places();
+    // Not before the bytes: pairs with the fence in the closing of a region.
+    fence(Ordering::SeqCst);
+    let words = Payload::owned(vec![0; 8 * count].into());
+    tx.copy_from(peer, &places[..count], 0, words.buffers()).ok()?;
+    Some(seals.hold(&words.buffers().to_boxed()))
 }
 
 /// The side that has the bytes: its operation, or its service for a read.
@@ -159,7 +174,18 @@ impl<L: Lock> Core<L> {
     /// Nothing is left to copy or to wait for.
     fn pulled<T: WireTx>(&mut self, tx: &mut T, handle: Handle) {
         let Some(mut transfer) = self.transfers.remove(handle) else { return };
-        if transfer.pull.take().is_some_and(|pull| pull.failed) {
+        let mut failed = transfer.pull.take().is_some_and(|pull| pull.failed);
+        if let TransferKind::Read { ours, theirs, seals } = &transfer.kind {
+            match read_seals(tx, transfer.peer, seals) {
+                Some(true) => {}
+                Some(false) => {
+                    let (peer, ours, theirs) = (transfer.peer, *ours, *theirs);
+                    return self.end_read(tx, peer, ours, theirs, Err(Errno::ENOKEY));
+                }
+                None => failed = true,
+            }
+        }
+        if failed {
             // Under another handle, so that segments of the first request are told apart.
             let Transfer { peer, want, .. } = transfer;
             let origin = transfer.kind.origin();

@@ -3,7 +3,7 @@
 
 use super::{
     Core, TxOp,
-    packet::{Places, Reader},
+    packet::{Places, Reader, Seals},
     peers::Stream,
     pull::{Origin, Pull},
     receive::{Arrival, Body, Receive},
@@ -50,7 +50,7 @@ pub(crate) enum TransferKind {
     /// A write to our memory; `theirs` is the initiator's operation.
     Write { sinks: Vec<(Buffers, Resolved)>, data: Option<u64>, theirs: u64 },
     /// A read of our own: the operation that has the buffers; `theirs` is the target's service.
-    Read { ours: Handle, theirs: u64 },
+    Read { ours: Handle, theirs: u64, seals: Seals },
 }
 
 impl TransferKind {
@@ -103,6 +103,13 @@ pub(crate) struct Service {
     /// The initiator's transfer once it asked for segments.
     pub(super) to: Option<u64>,
     pub(super) sent: usize,
+}
+
+impl Service {
+    /// Whether the memory may still be read.
+    fn is_open(&self) -> bool {
+        self.pieces.iter().all(|(_, region)| region.is_open())
+    }
 }
 
 impl<L: Lock> Core<L> {
@@ -264,20 +271,33 @@ impl<L: Lock> Core<L> {
                 self.written(peer, sinks.iter().map(|(_, region)| region), got, data);
                 self.acknowledge(tx, peer, theirs, 0);
             }
-            TransferKind::Read { ours, theirs } => {
-                let head = Head { op: Op::Release as u8, flags: 0, a: theirs, b: 0 };
-                self.control(tx, peer, head, &[]);
-                self.finish(ours, Ok(got));
-                self.unblock_fenced(tx, peer);
+            TransferKind::Read { ours, theirs, .. } => {
+                self.end_read(tx, peer, ours, theirs, Ok(got));
             }
         }
     }
 
-    /// The initiator of a granted read has the bytes.
+    /// Ends a granted read, here and at its target.
+    pub(super) fn end_read<T: WireTx>(
+        &mut self,
+        tx: &mut T,
+        peer: PeerId,
+        ours: Handle,
+        theirs: u64,
+        outcome: Result<usize, Errno>,
+    ) {
+        let head = Head { op: Op::Release as u8, flags: 0, a: theirs, b: 0 };
+        self.control(tx, peer, head, &[]);
+        self.finish(ours, outcome);
+        self.unblock_fenced(tx, peer);
+    }
+
+    /// The initiator of a granted read has the bytes, or has seen that they are no longer there.
     pub(super) fn handle_release(&mut self, peer: PeerId, packet: &Packet) -> Option<()> {
         let handle = Handle::from_raw(packet.head.a);
         if self.services.get(handle).is_some_and(|service| service.peer == peer)
             && let Some(service) = self.services.remove(handle)
+            && service.is_open()
         {
             self.read_served(service.bytes);
         }
@@ -299,7 +319,7 @@ impl<L: Lock> Core<L> {
     pub(super) fn stream_service<T: WireTx>(&mut self, tx: &mut T, handle: Handle) -> bool {
         let Some(service) = self.services.get_mut(handle) else { return true };
         let Some(to) = service.to else { return true };
-        if !service.pieces.iter().all(|(_, region)| region.is_open()) {
+        if !service.is_open() {
             let (peer, theirs) = (service.peer, service.theirs);
             self.services.remove(handle);
             self.acknowledge(tx, peer, theirs, Errno::ENOKEY.get());

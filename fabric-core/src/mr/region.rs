@@ -2,7 +2,7 @@
 
 use core::{
     fmt,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering, fence},
 };
 use std::sync::{Arc, OnceLock};
 
@@ -23,6 +23,9 @@ pub trait RemoteWriteEvent: fmt::Debug + Send + Sync {
 /// The length that, from address zero, means the whole address space.
 const EVERYTHING: usize = usize::MAX;
 
+/// The next region's seal.
+static SEALS: AtomicU64 = AtomicU64::new(1);
+
 /// Registered memory.
 #[derive(Debug)]
 pub struct Region {
@@ -34,7 +37,8 @@ pub struct Region {
     mode: MrMode,
     bound: AtomicBool,
     enabled: AtomicBool,
-    closed: AtomicBool,
+    /// Unlike that of any other region of this process, and zero once closed.
+    seal: AtomicU64,
     events: OnceLock<Arc<dyn RemoteWriteEvent>>,
 }
 
@@ -49,7 +53,7 @@ impl Region {
             mode,
             bound: AtomicBool::new(false),
             enabled: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
+            seal: AtomicU64::new(SEALS.fetch_add(1, Ordering::Relaxed)),
             events: OnceLock::new(),
         };
         *region.enabled.get_mut() = !region.waits_for_enable();
@@ -86,6 +90,13 @@ impl Region {
         let base =
             if self.mode.contains(MrMode::VIRT_ADDR) { self.pieces.first_address() } else { 0 };
         (base, raw_key(self.key))
+    }
+
+    /// Where a word is that a peer may read, and its value (address, value) as long as the region is
+    /// open. Who copies the memory directly looks there afterwards: if it is another word, the bytes
+    /// may be anything's.
+    pub fn seal(&self) -> (u64, u64) {
+        (self.seal.as_ptr() as u64, self.seal.load(Ordering::Acquire))
     }
 
     /// Binds the region to an endpoint, before it is enabled (`EOPBADSTATE` after).
@@ -129,8 +140,10 @@ impl Region {
     }
 
     pub(super) fn end(&self) {
-        // Release: pairs with the acquire load in `Resolved::is_open`.
-        self.closed.store(true, Ordering::Release);
+        self.seal.store(0, Ordering::Relaxed);
+        // Before whatever the owner does with its memory from here on: who sees that, and looks at
+        // the seal behind a fence of its own, sees it broken.
+        fence(Ordering::SeqCst);
     }
 
     pub(super) fn resolve(self: &Arc<Self>, addr: u64, len: u64, need: Flags) -> Result<Resolved> {
@@ -179,7 +192,12 @@ impl Resolved {
     /// Whether the region is still open. An access that takes several steps asks before each: its
     /// owner may give the memory away as soon as the region is closed.
     pub fn is_open(&self) -> bool {
-        !self.region.closed.load(Ordering::Acquire)
+        self.region.seal.load(Ordering::Acquire) != 0
+    }
+
+    /// The region's [`Region::seal`].
+    pub fn seal(&self) -> (u64, u64) {
+        self.region.seal()
     }
 
     /// The memory, in order of the peer's bytes.

@@ -234,7 +234,9 @@ impl Node {
             flags: Flags::empty(),
             context: 0,
         };
-        self.regions.register(&request).unwrap()
+        let region = self.regions.register(&request).unwrap();
+        self.engine.wire.show(&region);
+        region
     }
 
     pub(super) fn regions(&self) -> &MrTable {

@@ -219,6 +219,33 @@ fn a_region_that_is_closed_is_touched_no_more() {
     }
 }
 
+/// The owner closes its region and uses the memory again, and makes no progress from then on.
+#[test]
+fn a_read_copied_from_a_closed_region_fails() {
+    for reachable in [true, false] {
+        let (shared, mut a, mut b) = pair(WAYS[0]);
+        let (mut memory, mut local) = (pattern(1, 50_000), vec![0; 50_000]);
+        let region = b.expose(KEY, &mut memory, Flags::REMOTE_READ);
+        shared.net().memory.push(iov(&mut memory));
+        a.rma(meta(1, 1), RmaKind::Read, &[iov(&mut local)], &[at(0, 50_000)]).unwrap();
+        b.engine.progress();
+        for _ in 0..LIMITS.patience + 3 {
+            a.engine.progress();
+        }
+        assert_eq!(a.engine.stats().copies, 1, "it is being copied");
+        b.regions().close(&region).unwrap();
+        memory.fill(0);
+        if !reachable {
+            shared.net().memory.pop();
+        }
+        settle(&mut [&mut a]);
+        assert_eq!(one_error(&a), Errno::ENOKEY);
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(b.engine.stats().served, 0);
+        idle(&[&a, &b]);
+    }
+}
+
 #[test]
 fn fetching_atomics_return_what_was_there() {
     let (_shared, mut a, mut b) = pair(Script { refuse_every: 3, ..Script::default() });

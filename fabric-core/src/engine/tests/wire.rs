@@ -12,6 +12,7 @@ use crate::{
     flags::Flags,
     matching::PeerId,
     mem::{Buffers, SharedBytes},
+    mr::Region,
     op::IoVec,
     wire::{Event, Head, Packet, Refused, Source, Wire, WireRx, WireTx},
 };
@@ -61,6 +62,8 @@ pub(super) struct Net {
     events: HashMap<PeerId, VecDeque<Event>>,
     /// Memory that a peer's packets may offer for copying.
     pub(super) memory: Vec<IoVec>,
+    /// Regions, whose seals may be read as long as there are peers.
+    regions: Vec<Arc<Region>>,
     /// Copies that were asked for outside of it.
     pub(super) strayed: usize,
     /// Peers that broke the protocol, as (who says so, who).
@@ -154,6 +157,16 @@ impl TestWire {
             rx: TestRx { shared: shared.clone(), me, current: HashMap::new(), next: 0 },
             addresses: (0..nodes).map(address).collect(),
         }
+    }
+}
+
+impl TestWire {
+    /// Lets peers read a region's seal, which then outlives it.
+    pub(super) fn show(&self, region: &Arc<Region>) {
+        let mut net = self.tx.shared.net();
+        let (addr, _) = region.seal();
+        net.memory.push(IoVec { base: addr as *mut u8, len: 8 });
+        net.regions.push(region.clone());
     }
 }
 
