@@ -117,7 +117,8 @@ pub struct Packet {
 pub enum Refused {
     /// No room now; progress will bring some.
     Again,
-    /// Never: the peer is gone or cannot be reached.
+    /// Never: the peer is gone or cannot be reached. If it has been reached before, its end is
+    /// also reported as an event.
     Down(Errno),
 }
 

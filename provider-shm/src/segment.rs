@@ -81,6 +81,12 @@ impl Segment {
         unsafe { RingMemory::new(self.base, self.geometry) }
     }
 
+    /// Its first byte.
+    #[cfg(test)]
+    pub(crate) const fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
     /// Division of the memory.
     pub const fn geometry(&self) -> Geometry {
         self.geometry

@@ -430,6 +430,9 @@ impl Wire for ShmWire {
 
     #[inline]
     fn poll_event(&mut self, now: bool) -> Option<Event> {
+        while let Some(peer) = self.tx.broken.pop() {
+            self.fail(peer, Errno::EPROTO);
+        }
         self.polls = self.polls.wrapping_add(1);
         if now || self.polls.is_multiple_of(8) {
             let hurry = self.rx.hurry || !self.tx.fresh.is_empty() || !self.ending.is_empty();
@@ -472,12 +475,16 @@ impl Wire for ShmWire {
             return false;
         }
         self.heard = false;
-        let quiet = self.events.is_empty() && self.ending.is_empty() && self.rx.arm();
+        let quiet = self.events.is_empty()
+            && self.tx.broken.is_empty()
+            && self.ending.is_empty()
+            && self.rx.arm();
         quiet && blocked.iter().all(|peer| self.tx.wait_for_room(*peer))
     }
 
     fn changed(&self) -> bool {
-        self.heard || !self.tx.fresh.is_empty() || !self.tx.retry.is_empty()
+        let tx = &self.tx;
+        self.heard || !tx.fresh.is_empty() || !tx.retry.is_empty() || !tx.broken.is_empty()
     }
 
     fn wake(&mut self) {
@@ -486,14 +493,4 @@ impl Wire for ShmWire {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_probe_word_stays_where_it_was_announced() {
-        let wire = ShmWire::open(&Info::default()).unwrap();
-        let (at, value) = wire.tx.hello.probe;
-        assert_eq!(std::ptr::from_ref::<u64>(&wire._probe) as u64, at);
-        assert_eq!(*wire._probe, value);
-    }
-}
+mod tests;

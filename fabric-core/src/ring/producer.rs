@@ -16,6 +16,8 @@ pub struct Producer {
     pub(super) next: u32,
     /// Packets that the consumer has given back, as last seen.
     pub(super) consumed: u32,
+    /// Packets in the ring at most.
+    room: u32,
     /// `consumed` when the last push was refused for want of room.
     refused: Option<u32>,
     /// Bulk positions grow for ever; the offset is the remainder.
@@ -35,6 +37,7 @@ impl Producer {
             memory,
             next: 1,
             consumed: 0,
+            room: memory.geometry.slots,
             refused: None,
             bulk_head: 0,
             bulk_at: 0,
@@ -55,12 +58,22 @@ impl Producer {
 
     /// Whether a packet without bulk can be pushed now.
     pub fn has_room(&mut self) -> bool {
-        let full =
-            |ring: &Self| ring.pushed().wrapping_sub(ring.consumed) >= ring.memory.geometry.slots;
+        let full = |ring: &Self| ring.pushed().wrapping_sub(ring.consumed) >= ring.room;
         if full(self) {
             let _ = self.refresh();
         }
         !full(self)
+    }
+
+    /// Keeps one slot for [`Producer::push_last`].
+    pub fn keep_one(&mut self) {
+        self.room = self.memory.geometry.slots - 1;
+    }
+
+    /// Publishes the ring's last packet, into the slot that was kept for it.
+    pub fn push_last(&mut self, head: Head) -> Result<(), PushError> {
+        self.room = self.memory.geometry.slots;
+        self.push(head, &Source::fixed(&[]))
     }
 
     /// Publishes a packet, or changes nothing.
@@ -68,9 +81,9 @@ impl Producer {
     pub fn push(&mut self, head: Head, source: &Source<'_>) -> Result<(), PushError> {
         let total = source.total();
         let inline_room = if head.b == 0 { 48 } else { 40 };
-        if self.next.wrapping_sub(1).wrapping_sub(self.consumed) >= self.memory.geometry.slots {
+        if self.next.wrapping_sub(1).wrapping_sub(self.consumed) >= self.room {
             self.refresh()?;
-            if self.next.wrapping_sub(1).wrapping_sub(self.consumed) >= self.memory.geometry.slots {
+            if self.next.wrapping_sub(1).wrapping_sub(self.consumed) >= self.room {
                 return Err(self.full());
             }
         }
@@ -173,13 +186,13 @@ impl Producer {
     }
 
     /// Announces that the producer sleeps until there is room for the packet that was refused last;
-    /// `false` if some has been given back since, whether or not that has been noticed before.
+    /// `false` if some has been given back since, whether or not that has been noticed before, or
+    /// if the consumer broke the rules, which the next push says.
     pub fn wait_for_room(&mut self) -> bool {
         self.memory.lines().producer.waiting.store(1, Ordering::Relaxed);
         // Pairs with the fence in `Consumer::give_back`.
         fence(Ordering::SeqCst);
-        let _ = self.refresh();
-        self.refused.is_none_or(|then| then == self.consumed)
+        self.refresh().is_ok() && self.refused.is_none_or(|then| then == self.consumed)
     }
 
     /// Whether the consumer holds much that nobody has asked for.

@@ -115,6 +115,38 @@ fn sequence_numbers_wrap() {
     }
 }
 
+#[test]
+fn a_full_ring_has_a_slot_for_the_last_packet() {
+    let mut memory = Memory::new(4, 8);
+    let (mut producer, mut consumer) =
+        (Producer::new(memory.memory()), Consumer::new(memory.memory()));
+    producer.keep_one();
+    let head = |n| Head { op: 1, flags: 0, a: n, b: 0 };
+    for n in 0..3 {
+        push(&mut producer, head(n), &[]).unwrap();
+    }
+    assert_eq!(push(&mut producer, head(3), &[]), Err(PushError::Full));
+    assert!(!producer.has_room());
+    producer.push_last(head(4)).unwrap();
+    for n in [0, 1, 2, 4] {
+        assert_eq!(consumer.peek().unwrap().unwrap().head, head(n));
+        consumer.consume();
+    }
+}
+
+#[test]
+fn nobody_sleeps_on_a_broken_ring() {
+    let mut memory = Memory::new(4, 8);
+    let mut producer = Producer::new(memory.memory());
+    let head = Head { op: 1, flags: 0, a: 1, b: 0 };
+    while push(&mut producer, head, &[]).is_ok() {}
+    assert!(producer.wait_for_room());
+    // The consumer's line: more given back than was pushed.
+    memory.scribble(16, 5);
+    assert!(!producer.wait_for_room());
+    assert_eq!(push(&mut producer, head, &[]), Err(PushError::Broken));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 

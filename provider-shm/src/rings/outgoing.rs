@@ -35,7 +35,12 @@ struct Outgoing {
 impl Outgoing {
     fn create(geometry: Option<Geometry>) -> Result<(Self, std::os::fd::OwnedFd)> {
         let (segment, fd) = Segment::create(geometry.ok_or(Errno::EOTHER)?)?;
-        Ok((Self { producer: Producer::new(segment.memory()), segment }, fd))
+        let mut producer = Producer::new(segment.memory());
+        if !is_hot(&segment) {
+            // Also a full page can say that the pair moves on.
+            producer.keep_one();
+        }
+        Ok((Self { producer, segment }, fd))
     }
 }
 
@@ -60,9 +65,10 @@ pub(crate) struct TxPeer {
     ring: Option<Outgoing>,
     /// A first ring that could not be handed over yet: the peer's backlog was full.
     waiting: Option<std::os::fd::OwnedFd>,
-    /// A small ring has been full: this pair is busy and gets a large one when there is a slot to
-    /// say so.
+    /// A small ring has been full: this pair is busy and gets a large one with the next packet.
     crowded: bool,
+    /// The last attempt to get a large one failed.
+    denied: bool,
     copies: Copies,
 }
 
@@ -93,6 +99,8 @@ pub struct ShmTx {
     pub(crate) fresh: Vec<(PeerId, Arc<Link>)>,
     /// Peers whose first ring waits to be handed over.
     pub(crate) retry: Vec<PeerId>,
+    /// Peers that broke a ring's rules: the owner must give them up.
+    pub(crate) broken: Vec<PeerId>,
     pub(crate) copies_allowed: bool,
     hot: usize,
 }
@@ -104,6 +112,7 @@ impl ShmTx {
             hello,
             fresh: Vec::new(),
             retry: Vec::new(),
+            broken: Vec::new(),
             copies_allowed,
             hot: 0,
         }
@@ -119,6 +128,7 @@ impl ShmTx {
         let was_hot = state.ring.as_ref().is_some_and(|ring| is_hot(&ring.segment));
         state.reset();
         self.hot -= usize::from(was_hot);
+        self.broken.retain(|other| *other != peer);
     }
 
     /// First contact: makes a ring, which the peer gets with its first packets already in it.
@@ -190,7 +200,7 @@ impl ShmTx {
         }
     }
 
-    /// Replaces a peer's ring by a large one, if it has a small one and there is room to say so.
+    /// Replaces a peer's ring by a large one, if it has a small one that the peer knows of.
     fn enlarge(&mut self, peer: PeerId) -> bool {
         if self.hot >= HOT_RINGS {
             return false;
@@ -199,18 +209,26 @@ impl ShmTx {
         let Some(old) = &mut state.ring else {
             return self.open_ring(peer, hot()).is_ok() && self.hand_over_now(peer);
         };
-        if is_hot(&old.segment) || state.waiting.is_some() || !old.producer.has_room() {
+        if is_hot(&old.segment) || state.waiting.is_some() {
             return false;
         }
         let Some(link) = &state.link else { return false };
+        // After a failure not before there is room again: trying costs more than a look.
+        if state.denied && !old.producer.has_room() {
+            return false;
+        }
+        state.denied = true;
         let Ok((ring, fd)) = Outgoing::create(hot()) else { return false };
         if link.give_ring(fd.as_fd(), ring.segment.geometry()).is_err() {
             return false;
         }
+        state.denied = false;
         let moved = Head { op: MOVED, flags: 0, a: 0, b: 0 };
-        // There was room, and nobody else fills this ring.
-        let told = old.producer.push(moved, &Source::fixed(&[]));
-        debug_assert_eq!(told, Ok(()));
+        // A slot was kept for this.
+        if old.producer.push_last(moved).is_err() {
+            self.give_up(peer);
+            return false;
+        }
         if old.producer.consumer_sleeps() {
             link.ring_bell();
         }
@@ -228,6 +246,14 @@ impl ShmTx {
         }
     }
 
+    #[cold]
+    fn give_up(&mut self, peer: PeerId) -> Refused {
+        if !self.broken.contains(&peer) {
+            self.broken.push(peer);
+        }
+        Refused::Down(Errno::EPROTO)
+    }
+
     fn hand_over_now(&mut self, peer: PeerId) -> bool {
         match self.hand_over(peer) {
             Ok(()) | Err(Refused::Again) => true,
@@ -243,6 +269,18 @@ impl ShmTx {
         self.peer(peer)
             .and_then(|state| state.ring.as_mut())
             .is_none_or(|ring| ring.producer.wait_for_room())
+    }
+}
+
+#[cfg(test)]
+impl ShmTx {
+    /// Does to a peer's ring what only a hostile consumer does.
+    pub(crate) fn break_ring(&self, peer: PeerId) {
+        const CONSUMED: usize = 2 * 64;
+        let ring = self.peers[peer as usize].ring.as_ref().unwrap();
+        let consumed = ring.segment.base().wrapping_add(CONSUMED).cast::<u32>();
+        // SAFETY: inside the mapping, whose lines other processes change as well.
+        unsafe { consumed.write_volatile(0x7000_0000) };
     }
 }
 
@@ -277,7 +315,7 @@ impl WireTx for ShmTx {
                 Err(Refused::Again)
             }
             Err(PushError::TooLong) => Err(Refused::Down(Errno::EMSGSIZE)),
-            Err(PushError::Broken) => Err(Refused::Down(Errno::EPROTO)),
+            Err(PushError::Broken) => Err(self.give_up(peer)),
         }
     }
 
