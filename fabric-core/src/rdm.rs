@@ -53,6 +53,10 @@ const ATOMIC: usize = 4096;
 const WAITING_BYTES: usize = 16 << 20;
 /// How long closing waits for a peer that is writing to our memory at this very moment.
 const LENT_PATIENCE: Duration = Duration::from_secs(1);
+/// How long closing waits for room for what the application believes sent, and how long while none
+/// is made.
+const OWED_PATIENCE: Duration = Duration::from_secs(1);
+const STALLED: Duration = Duration::from_millis(50);
 /// Default of `FI_OPT_MIN_MULTI_RECV`.
 const MIN_MULTI_RECV: usize = 4096;
 
@@ -65,6 +69,8 @@ pub struct RdmEndpoint<W: Wire, L: Lock> {
     caps: Flags,
     sizes: Sizes,
     domain: Arc<Domain>,
+    /// The process that has opened it.
+    owner: u32,
 }
 
 struct Sizes {
@@ -119,6 +125,26 @@ impl<W: Wire, L: Lock> RdmEndpoint<W, L> {
     fn enabled(&self) -> Result<Access<'_, L, Engine<W, L>>> {
         let engine = self.engine.lock();
         if engine.enabled { Ok(engine) } else { Err(Errno::EOPBADSTATE) }
+    }
+}
+
+/// Before an endpoint goes: lets peers finish writing to its memory, and what the application has
+/// been told is sent leave, as long as the peers make room for it.
+fn settle<W: Wire, L: Lock>(engine: &mut Engine<W, L>) {
+    let begin = Instant::now();
+    // A peer that fills memory for us says so soon, or ends.
+    while engine.core.lends() && begin.elapsed() < LENT_PATIENCE {
+        engine.progress();
+    }
+    let (mut owed, mut moved) = (engine.core.owed(), Instant::now());
+    while owed != 0 && begin.elapsed() < OWED_PATIENCE && moved.elapsed() < STALLED {
+        engine.progress();
+        let left = engine.core.owed();
+        if left == owed {
+            std::thread::yield_now();
+        } else {
+            (owed, moved) = (left, Instant::now());
+        }
     }
 }
 
@@ -183,6 +209,7 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
             caps: info.caps,
             sizes,
             domain: domain.clone(),
+            owner: std::process::id(),
         }))
     }
 
@@ -299,10 +326,9 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
             counter.detach(self);
         }
         let mut engine = self.engine.lock();
-        // A peer that fills memory for us says so soon, or ends.
-        let patience = Instant::now() + LENT_PATIENCE;
-        while engine.core.lends() && Instant::now() < patience {
-            engine.progress();
+        // The rings of a forked child are its parent's to fill.
+        if engine.enabled && self.owner == std::process::id() {
+            settle(&mut engine);
         }
         engine.enabled = false;
         engine.drop_all();

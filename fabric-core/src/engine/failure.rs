@@ -1,7 +1,7 @@
 //! PENDING. A peer has ended: everything that depends on it completes now, with the reason.
 
 use super::{
-    Core, Engine,
+    Core, Engine, TxOp,
     receive::{Body, unmatched},
     rendezvous::{Transfer, TransferKind},
 };
@@ -82,6 +82,15 @@ impl<L: Lock> Core<L> {
         let entry =
             Entry { src: self.source(op.peer), ..Entry::new(op.interest.context, op.kind.flags()) };
         self.report.send_failed(CqError::new(entry, reason).data(address));
+    }
+}
+
+impl<L: Lock> Core<L> {
+    /// Operations that the application believes done, and answers, that have not left yet.
+    pub(crate) fn owed(&self) -> usize {
+        let injected = |op: &TxOp| op.interest.silent || op.interest.flags.contains(Flags::INJECT);
+        let answers: usize = self.peers.iter().map(|peer| peer.control.len()).sum();
+        answers + self.ops.iter().filter(|(_, op)| injected(op)).count()
     }
 }
 
