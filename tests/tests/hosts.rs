@@ -134,6 +134,40 @@ fn a_peer_that_scribbles() {
     Programs::new(&["hostile"]).run("hostile", &["scribbles", "5"]);
 }
 
+/// Rings are full of other things.
+#[test]
+fn atomics_that_find_no_room() {
+    Programs::new(&["edges"]).run("edges", &["full-rings"]);
+}
+
+/// No segment can be larger than a page: everything works, in small pieces.
+#[test]
+fn one_page_for_everything() {
+    Programs::new(&["edges"]).run("edges", &["small-rings"]);
+}
+
+/// Whoever opens its whole address space is asked for what is not there.
+#[test]
+fn addresses_where_nothing_is() {
+    Programs::new(&["edges"]).run("edges", &["address-space"]);
+}
+
+/// Bytes of after the close are never taken for a good read.
+#[test]
+fn a_region_closed_under_a_read() {
+    Programs::new(&["edges"]).run("edges", &["closed-region"]);
+}
+
+#[test]
+fn a_receiver_that_breaks_its_ring() {
+    Programs::new(&["edges"]).run("edges", &["broken-ring"]);
+}
+
+#[test]
+fn injected_messages_outlive_their_endpoint() {
+    Programs::new(&["edges"]).run("edges", &["injected"]);
+}
+
 #[test]
 fn a_message_beyond_four_gib() {
     let programs = Programs::new(&["huge"]);
