@@ -90,8 +90,6 @@ impl Link {
         }
         // `None`: not to be named from here, ended already, no descriptor left, or a kernel that has
         // none of these.
-        // `None`: not to be named from here, ended already, no descriptor left, or a kernel that has
-        // none of these.
         let process =
             Pid::from_raw(peer.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
         Ok(Self { socket, pid: peer.pid, process })
