@@ -1,5 +1,9 @@
 //! PENDING. The transport as the engine drives it: who the peers are, connections, and ends.
 
+mod clock;
+mod peers;
+mod sockets;
+
 use std::{
     collections::{HashMap, VecDeque},
     os::fd::{AsFd, RawFd},
@@ -15,16 +19,16 @@ use fabric_core::{
     param::known::SHM_DISABLE_CMA,
     slab::{Handle, Slab},
     wait::{Signal, WaitSet},
-    wire::{Event, Refused, Wire},
+    wire::{Event, Wire},
 };
 
+use self::clock::{HURRY_TICKS, IDLE_TICKS, YOUNG_LOOKS, YOUNG_TICKS, ticks};
 use crate::{
     address::{canonical, socket_address, unique},
-    link::{Hello, Link, Said},
+    link::{Hello, Link},
     listener::Listener,
     offer::{CAPS, NAME},
-    rings::{Incoming, RxPeer, ShmRx, ShmTx, TxPeer},
-    segment::Segment,
+    rings::{ShmRx, ShmTx},
 };
 
 /// The listening socket's token; links have their handle, which is never zero.
@@ -32,44 +36,6 @@ const LISTENER: u64 = 0;
 
 /// The token of what wakes a sleeper of our own; no link has such a handle.
 const SIGNAL: u64 = u64::MAX;
-
-/// Sockets handled in one look.
-const READY: usize = 32;
-
-/// Messages of one peer handled in one look.
-const MESSAGES: usize = 64;
-
-/// Links that have not introduced themselves; when more come, the oldest is closed. Peers connect
-/// and introduce themselves in one go, so that only one that says nothing can get so old.
-const STRANGERS: usize = 256;
-
-/// Looks at the sockets are this far apart while packets are polled for.
-const IDLE_TICKS: u64 = ticks_of(100);
-/// The same for some milliseconds after a peer was new: others are about to come.
-const YOUNG_TICKS: u64 = ticks_of(5);
-/// That many looks are made at this pace.
-const YOUNG_LOOKS: u32 = 2000;
-/// The same while an answer is expected.
-const HURRY_TICKS: u64 = ticks_of(2);
-
-/// Ticks of about `micros` microseconds: the counters of today's processors run at 1 to 5 GHz.
-const fn ticks_of(micros: u64) -> u64 {
-    if cfg!(target_arch = "x86_64") { micros * 2500 } else { micros * 1000 }
-}
-
-/// A clock that costs a few cycles; only differences mean something, and those not much.
-#[inline]
-fn ticks() -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the instruction has no precondition; every x86-64 processor has it.
-    return unsafe { core::arch::x86_64::_rdtsc() };
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        use std::{sync::OnceLock, time::Instant};
-        static START: OnceLock<Instant> = OnceLock::new();
-        START.get_or_init(Instant::now).elapsed().as_nanos() as u64
-    }
-}
 
 /// One endpoint's shared-memory transport.
 #[derive(Debug)]
@@ -106,242 +72,6 @@ pub struct ShmWire {
 struct Watched {
     link: Arc<Link>,
     peer: Option<PeerId>,
-}
-
-impl ShmWire {
-    fn look_at_sockets(&mut self) {
-        for (peer, link) in std::mem::take(&mut self.tx.fresh) {
-            self.watch(link, Some(peer));
-        }
-        for peer in std::mem::take(&mut self.tx.retry) {
-            match self.tx.hand_over(peer) {
-                Ok(()) => self.events.push_back(Event::Writable(peer)),
-                Err(Refused::Again) => {}
-                Err(Refused::Down(reason)) => self.ending.push((peer, reason)),
-            }
-        }
-        self.rx.hurry = false;
-        self.young = self.young.saturating_sub(1);
-        let mut ready = [(0u64, false); READY];
-        let mut count = 0;
-        self.sockets.ready::<READY>(|token, hang_up| {
-            if let Some(place) = ready.get_mut(count) {
-                *place = (token, hang_up);
-                count += 1;
-            }
-        });
-        for &(token, _) in &ready[..count] {
-            match token {
-                LISTENER => self.accept(),
-                SIGNAL => self.signal.iter().for_each(Signal::clear),
-                token => self.hear(Handle::from_raw(token)),
-            }
-        }
-        self.heard |= count != 0;
-        self.finish_ending();
-        self.last_look = ticks();
-    }
-
-    fn accept(&mut self) {
-        for _ in 0..READY {
-            let Some(listener) = &mut self.listener else { return };
-            match listener.accept() {
-                Ok(Some(link)) => {
-                    let link = Arc::new(link);
-                    // A peer that is gone already is found out by `hear`.
-                    let _ = link.say_hello(&self.tx.hello);
-                    if let Some(handle) = self.watch(link, None) {
-                        self.strangers.push_back(handle);
-                        self.hear(handle);
-                        if self.strangers.len() > STRANGERS
-                            && let Some(oldest) = self.strangers.front()
-                        {
-                            self.hung_up(*oldest, Errno::ETIMEDOUT);
-                        }
-                    }
-                }
-                Ok(None) => return,
-                Err(Errno::EACCES) => {
-                    fabric_core::warn!(NAME, Subsys::EpCtrl, "refused a process of another user");
-                }
-                Err(reason) => {
-                    fabric_core::error!(NAME, Subsys::EpCtrl, "cannot accept a peer: {reason}");
-                    return;
-                }
-            }
-        }
-    }
-
-    fn watch(&mut self, link: Arc<Link>, peer: Option<PeerId>) -> Option<Handle> {
-        let handle = self.links.insert(Watched { link: link.clone(), peer }).ok()?;
-        let watched = self.sockets.add(link.as_fd(), handle.raw()).and_then(|()| {
-            link.process().map_or(Ok(()), |process| self.sockets.add(process, handle.raw()))
-        });
-        if let Err(reason) = watched {
-            self.unwatch(&link);
-            fabric_core::error!(NAME, Subsys::EpCtrl, "cannot watch a peer: {reason}");
-            self.links.remove(handle);
-            return None;
-        }
-        Some(handle)
-    }
-
-    fn unwatch(&self, link: &Link) {
-        self.sockets.remove(link.as_fd());
-        if let Some(process) = link.process() {
-            self.sockets.remove(process);
-        }
-    }
-
-    /// What a peer says now.
-    fn hear(&mut self, handle: Handle) {
-        for said in 0..MESSAGES {
-            if self.successors.iter().any(|(waiting, _)| *waiting == handle) {
-                return;
-            }
-            let Some(watched) = self.links.get(handle) else { return };
-            let (link, peer) = (watched.link.clone(), watched.peer);
-            match (link.hear(), peer) {
-                (Ok(None), _) => {
-                    // Nothing was said, so it may be the process that has news.
-                    if said == 0 && link.has_exited() {
-                        self.hung_up(handle, Errno::ECONNRESET);
-                    }
-                    return;
-                }
-                (Ok(Some(Said::Bell)), _) => {}
-                (Ok(Some(Said::Hello(hello))), _) => self.introduced(handle, &link, hello),
-                (Ok(Some(Said::Ring { fd, slots, bytes })), Some(peer)) => {
-                    match Segment::attach(fd.as_fd(), slots, bytes) {
-                        Ok(segment) => {
-                            if let Err(reason) = self.rx.attach(peer, Incoming::new(segment)) {
-                                return self.hung_up(handle, reason);
-                            }
-                        }
-                        Err(reason) => return self.hung_up(handle, reason),
-                    }
-                }
-                (Ok(Some(Said::Ring { .. })), None) => {
-                    return self.hung_up(handle, Errno::EPROTO);
-                }
-                (Err(reason), _) => return self.hung_up(handle, reason),
-            }
-        }
-    }
-
-    fn introduced(&mut self, handle: Handle, link: &Arc<Link>, hello: Hello) {
-        let peer = match self.links.get(handle).and_then(|watched| watched.peer) {
-            Some(peer) => peer,
-            None => {
-                self.strangers.retain(|stranger| *stranger != handle);
-                self.peer_slot(&hello.address)
-            }
-        };
-        if self.precedes(peer, &hello) {
-            // Another endpoint has taken the address of one that we have not seen end, or that has
-            // ended and whose last packets are still to be read. The new one has its turn then.
-            self.end(peer, Errno::ECONNRESET);
-            self.successors.push((handle, hello));
-            self.finish_ending();
-            return;
-        }
-        self.admit(handle, peer, link, hello);
-    }
-
-    /// Whether the peer as we know it is another than the one that says this.
-    fn precedes(&self, peer: PeerId, hello: &Hello) -> bool {
-        let known = self.tx.peers[peer as usize].hello.as_ref();
-        known.is_some_and(|known| known.id != hello.id)
-    }
-
-    fn admit(&mut self, handle: Handle, peer: PeerId, link: &Arc<Link>, hello: Hello) {
-        if let Some(watched) = self.links.get_mut(handle) {
-            watched.peer = Some(peer);
-        }
-        let tx = &mut self.tx.peers[peer as usize];
-        tx.always_polls = !hello.sleeps;
-        tx.hello = Some(hello);
-        tx.link.get_or_insert_with(|| link.clone());
-        self.rx.peers[peer as usize].link.get_or_insert_with(|| link.clone());
-    }
-
-    /// Admits those who have waited for the end of their predecessors.
-    fn admit_successors(&mut self) {
-        for (handle, hello) in std::mem::take(&mut self.successors) {
-            let Some(watched) = self.links.get(handle) else { continue };
-            let link = watched.link.clone();
-            let peer = self.peer_slot(&hello.address);
-            if self.precedes(peer, &hello) {
-                self.end(peer, Errno::ECONNRESET);
-                self.successors.push((handle, hello));
-            } else {
-                self.admit(handle, peer, &link, hello);
-                self.hear(handle);
-            }
-        }
-    }
-
-    fn hung_up(&mut self, handle: Handle, reason: Errno) {
-        let Some(watched) = self.links.remove(handle) else { return };
-        self.unwatch(&watched.link);
-        match watched.peer {
-            Some(peer) => self.end(peer, reason),
-            None => self.strangers.retain(|stranger| *stranger != handle),
-        }
-    }
-
-    /// Notes a peer's end; it takes effect when its last packets have been read.
-    fn end(&mut self, peer: PeerId, reason: Errno) {
-        if !self.ending.iter().any(|(other, _)| *other == peer) {
-            self.ending.push((peer, reason));
-        }
-    }
-
-    fn finish_ending(&mut self) {
-        let mut at = 0;
-        while let Some(&(peer, reason)) = self.ending.get(at) {
-            if self.rx.ready(peer) {
-                at += 1;
-                continue;
-            }
-            self.ending.swap_remove(at);
-            self.forget(peer);
-            fabric_core::info!(
-                NAME,
-                Subsys::EpCtrl,
-                "{} has ended: {reason}",
-                String::from_utf8_lossy(self.address(peer)).trim_end_matches('\0')
-            );
-            self.events.push_back(Event::Down(peer, reason));
-            self.admit_successors();
-        }
-    }
-
-    fn forget(&mut self, peer: PeerId) {
-        self.tx.reset(peer);
-        self.rx.reset(peer);
-        let of_peer = |watched: &Watched| watched.peer == Some(peer);
-        let handles: Vec<_> =
-            self.links.iter().filter(|(_, w)| of_peer(w)).map(|(handle, _)| handle).collect();
-        for handle in handles {
-            if let Some(watched) = self.links.remove(handle) {
-                self.unwatch(&watched.link);
-            }
-        }
-    }
-
-    fn peer_slot(&mut self, address: &[u8]) -> PeerId {
-        if let Some(peer) = self.by_address.get(address) {
-            return *peer;
-        }
-        // More peers than a PeerId can number would not fit into memory.
-        let peer = self.tx.peers.len() as PeerId;
-        self.tx.peers.push(TxPeer::new(address.into()));
-        self.rx.peers.push(RxPeer::default());
-        self.by_address.insert(address.into(), peer);
-        self.young = YOUNG_LOOKS;
-        peer
-    }
 }
 
 impl Wire for ShmWire {

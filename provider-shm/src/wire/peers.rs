@@ -1,0 +1,134 @@
+//! PENDING. Peers: introductions, ends, and successors at the same address.
+
+use std::sync::Arc;
+
+use fabric_core::{
+    Errno,
+    log::Subsys,
+    matching::PeerId,
+    slab::Handle,
+    wire::{Event, Wire},
+};
+
+use super::{ShmWire, Watched, clock::YOUNG_LOOKS};
+use crate::{
+    link::{Hello, Link},
+    offer::NAME,
+    rings::{RxPeer, TxPeer},
+};
+
+impl ShmWire {
+    pub(super) fn introduced(&mut self, handle: Handle, link: &Arc<Link>, hello: Hello) {
+        let peer = match self.links.get(handle).and_then(|watched| watched.peer) {
+            Some(peer) => peer,
+            None => {
+                self.strangers.retain(|stranger| *stranger != handle);
+                self.peer_slot(&hello.address)
+            }
+        };
+        if self.precedes(peer, &hello) {
+            // Another endpoint has taken the address of one that we have not seen end, or that has
+            // ended and whose last packets are still to be read. The new one has its turn then.
+            self.end(peer, Errno::ECONNRESET);
+            self.successors.push((handle, hello));
+            self.finish_ending();
+            return;
+        }
+        self.admit(handle, peer, link, hello);
+    }
+
+    /// Whether the peer as we know it is another than the one that says this.
+    fn precedes(&self, peer: PeerId, hello: &Hello) -> bool {
+        let known = self.tx.peers[peer as usize].hello.as_ref();
+        known.is_some_and(|known| known.id != hello.id)
+    }
+
+    fn admit(&mut self, handle: Handle, peer: PeerId, link: &Arc<Link>, hello: Hello) {
+        if let Some(watched) = self.links.get_mut(handle) {
+            watched.peer = Some(peer);
+        }
+        let tx = &mut self.tx.peers[peer as usize];
+        tx.always_polls = !hello.sleeps;
+        tx.hello = Some(hello);
+        tx.link.get_or_insert_with(|| link.clone());
+        self.rx.peers[peer as usize].link.get_or_insert_with(|| link.clone());
+    }
+
+    /// Admits those who have waited for the end of their predecessors.
+    pub(super) fn admit_successors(&mut self) {
+        for (handle, hello) in std::mem::take(&mut self.successors) {
+            let Some(watched) = self.links.get(handle) else { continue };
+            let link = watched.link.clone();
+            let peer = self.peer_slot(&hello.address);
+            if self.precedes(peer, &hello) {
+                self.end(peer, Errno::ECONNRESET);
+                self.successors.push((handle, hello));
+            } else {
+                self.admit(handle, peer, &link, hello);
+                self.hear(handle);
+            }
+        }
+    }
+
+    pub(super) fn hung_up(&mut self, handle: Handle, reason: Errno) {
+        let Some(watched) = self.links.remove(handle) else { return };
+        self.unwatch(&watched.link);
+        match watched.peer {
+            Some(peer) => self.end(peer, reason),
+            None => self.strangers.retain(|stranger| *stranger != handle),
+        }
+    }
+
+    /// Notes a peer's end; it takes effect when its last packets have been read.
+    pub(super) fn end(&mut self, peer: PeerId, reason: Errno) {
+        if !self.ending.iter().any(|(other, _)| *other == peer) {
+            self.ending.push((peer, reason));
+        }
+    }
+
+    pub(super) fn finish_ending(&mut self) {
+        let mut at = 0;
+        while let Some(&(peer, reason)) = self.ending.get(at) {
+            if self.rx.ready(peer) {
+                at += 1;
+                continue;
+            }
+            self.ending.swap_remove(at);
+            self.forget(peer);
+            fabric_core::info!(
+                NAME,
+                Subsys::EpCtrl,
+                "{} has ended: {reason}",
+                String::from_utf8_lossy(self.address(peer)).trim_end_matches('\0')
+            );
+            self.events.push_back(Event::Down(peer, reason));
+            self.admit_successors();
+        }
+    }
+
+    pub(super) fn forget(&mut self, peer: PeerId) {
+        self.tx.reset(peer);
+        self.rx.reset(peer);
+        let of_peer = |watched: &Watched| watched.peer == Some(peer);
+        let handles: Vec<_> =
+            self.links.iter().filter(|(_, w)| of_peer(w)).map(|(handle, _)| handle).collect();
+        for handle in handles {
+            if let Some(watched) = self.links.remove(handle) {
+                self.unwatch(&watched.link);
+            }
+        }
+    }
+
+    pub(super) fn peer_slot(&mut self, address: &[u8]) -> PeerId {
+        if let Some(peer) = self.by_address.get(address) {
+            return *peer;
+        }
+        // More peers than a PeerId can number would not fit into memory.
+        let peer = self.tx.peers.len() as PeerId;
+        self.tx.peers.push(TxPeer::new(address.into()));
+        self.rx.peers.push(RxPeer::default());
+        self.by_address.insert(address.into(), peer);
+        self.young = YOUNG_LOOKS;
+        peer
+    }
+}

@@ -1,0 +1,152 @@
+//! PENDING. Sockets: newcomers, what peers say, rings that are handed over.
+
+use std::{os::fd::AsFd, sync::Arc};
+
+use fabric_core::{
+    Errno,
+    log::Subsys,
+    matching::PeerId,
+    slab::Handle,
+    wait::Signal,
+    wire::{Event, Refused},
+};
+
+use super::{LISTENER, SIGNAL, ShmWire, Watched, clock::ticks};
+use crate::{
+    link::{Link, Said},
+    offer::NAME,
+    rings::Incoming,
+    segment::Segment,
+};
+
+/// Sockets handled in one look.
+const READY: usize = 32;
+
+/// Messages of one peer handled in one look.
+const MESSAGES: usize = 64;
+
+/// Links that have not introduced themselves; when more come, the oldest is closed. Peers connect
+/// and introduce themselves in one go, so that only one that says nothing can get so old.
+const STRANGERS: usize = 256;
+
+impl ShmWire {
+    pub(super) fn look_at_sockets(&mut self) {
+        for (peer, link) in std::mem::take(&mut self.tx.fresh) {
+            self.watch(link, Some(peer));
+        }
+        for peer in std::mem::take(&mut self.tx.retry) {
+            match self.tx.hand_over(peer) {
+                Ok(()) => self.events.push_back(Event::Writable(peer)),
+                Err(Refused::Again) => {}
+                Err(Refused::Down(reason)) => self.ending.push((peer, reason)),
+            }
+        }
+        self.rx.hurry = false;
+        self.young = self.young.saturating_sub(1);
+        let mut ready = [(0u64, false); READY];
+        let mut count = 0;
+        self.sockets.ready::<READY>(|token, hang_up| {
+            if let Some(place) = ready.get_mut(count) {
+                *place = (token, hang_up);
+                count += 1;
+            }
+        });
+        for &(token, _) in &ready[..count] {
+            match token {
+                LISTENER => self.accept(),
+                SIGNAL => self.signal.iter().for_each(Signal::clear),
+                token => self.hear(Handle::from_raw(token)),
+            }
+        }
+        self.heard |= count != 0;
+        self.finish_ending();
+        self.last_look = ticks();
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..READY {
+            let Some(listener) = &mut self.listener else { return };
+            match listener.accept() {
+                Ok(Some(link)) => {
+                    let link = Arc::new(link);
+                    // A peer that is gone already is found out by `hear`.
+                    let _ = link.say_hello(&self.tx.hello);
+                    if let Some(handle) = self.watch(link, None) {
+                        self.strangers.push_back(handle);
+                        self.hear(handle);
+                        if self.strangers.len() > STRANGERS
+                            && let Some(oldest) = self.strangers.front()
+                        {
+                            self.hung_up(*oldest, Errno::ETIMEDOUT);
+                        }
+                    }
+                }
+                Ok(None) => return,
+                Err(Errno::EACCES) => {
+                    fabric_core::warn!(NAME, Subsys::EpCtrl, "refused a process of another user");
+                }
+                Err(reason) => {
+                    fabric_core::error!(NAME, Subsys::EpCtrl, "cannot accept a peer: {reason}");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn watch(&mut self, link: Arc<Link>, peer: Option<PeerId>) -> Option<Handle> {
+        let handle = self.links.insert(Watched { link: link.clone(), peer }).ok()?;
+        let watched = self.sockets.add(link.as_fd(), handle.raw()).and_then(|()| {
+            link.process().map_or(Ok(()), |process| self.sockets.add(process, handle.raw()))
+        });
+        if let Err(reason) = watched {
+            self.unwatch(&link);
+            fabric_core::error!(NAME, Subsys::EpCtrl, "cannot watch a peer: {reason}");
+            self.links.remove(handle);
+            return None;
+        }
+        Some(handle)
+    }
+
+    pub(super) fn unwatch(&self, link: &Link) {
+        self.sockets.remove(link.as_fd());
+        if let Some(process) = link.process() {
+            self.sockets.remove(process);
+        }
+    }
+
+    /// What a peer says now.
+    pub(super) fn hear(&mut self, handle: Handle) {
+        for said in 0..MESSAGES {
+            if self.successors.iter().any(|(waiting, _)| *waiting == handle) {
+                return;
+            }
+            let Some(watched) = self.links.get(handle) else { return };
+            let (link, peer) = (watched.link.clone(), watched.peer);
+            match (link.hear(), peer) {
+                (Ok(None), _) => {
+                    // Nothing was said, so it may be the process that has news.
+                    if said == 0 && link.has_exited() {
+                        self.hung_up(handle, Errno::ECONNRESET);
+                    }
+                    return;
+                }
+                (Ok(Some(Said::Bell)), _) => {}
+                (Ok(Some(Said::Hello(hello))), _) => self.introduced(handle, &link, hello),
+                (Ok(Some(Said::Ring { fd, slots, bytes })), Some(peer)) => {
+                    match Segment::attach(fd.as_fd(), slots, bytes) {
+                        Ok(segment) => {
+                            if let Err(reason) = self.rx.attach(peer, Incoming::new(segment)) {
+                                return self.hung_up(handle, reason);
+                            }
+                        }
+                        Err(reason) => return self.hung_up(handle, reason),
+                    }
+                }
+                (Ok(Some(Said::Ring { .. })), None) => {
+                    return self.hung_up(handle, Errno::EPROTO);
+                }
+                (Err(reason), _) => return self.hung_up(handle, reason),
+            }
+        }
+    }
+}
