@@ -1,6 +1,9 @@
 //! HOT. The rings that we fill.
 
-use std::{os::fd::AsFd, sync::Arc};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
 
 use fabric_core::{
     Errno, Result,
@@ -33,7 +36,7 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    fn create(geometry: Option<Geometry>) -> Result<(Self, std::os::fd::OwnedFd)> {
+    fn create(geometry: Option<Geometry>) -> Result<(Self, OwnedFd)> {
         let (segment, fd) = Segment::create(geometry.ok_or(Errno::EOTHER)?)?;
         let mut producer = Producer::new(segment.memory());
         if !is_hot(&segment) {
@@ -62,9 +65,11 @@ pub(crate) struct TxPeer {
     /// The peer has said that it never sleeps.
     pub(crate) always_polls: bool,
     pub(crate) link: Option<Arc<Link>>,
+    /// The peer has it, or finds it when it looks at its socket.
     ring: Option<Outgoing>,
-    /// A first ring that could not be handed over yet: the peer's backlog was full.
-    waiting: Option<std::os::fd::OwnedFd>,
+    /// A first ring that could not be handed over yet, since the peer's backlog was full. Nothing is
+    /// put into it: what is in a ring counts as sent.
+    offered: Option<(Outgoing, OwnedFd)>,
     /// A small ring has been full: this pair is busy and gets a large one with the next packet.
     crowded: bool,
     /// The last attempt to get a large one failed.
@@ -124,28 +129,37 @@ impl ShmTx {
 
     /// Forgets what was set up with a peer.
     pub(crate) fn reset(&mut self, peer: PeerId) {
-        let Some(state) = self.peer(peer) else { return };
-        let was_hot = state.ring.as_ref().is_some_and(|ring| is_hot(&ring.segment));
+        let Some(state) = self.peers.get_mut(peer as usize) else { return };
+        let offered = state.offered.iter().map(|(ring, _)| ring);
+        self.hot -= state.ring.iter().chain(offered).filter(|ring| is_hot(&ring.segment)).count();
         state.reset();
-        self.hot -= usize::from(was_hot);
         self.broken.retain(|other| *other != peer);
+        self.fresh.retain(|(other, _)| *other != peer);
+        self.retry.retain(|other| *other != peer);
     }
 
-    /// First contact: makes a ring, which the peer gets with its first packets already in it.
+    /// First contact: makes a ring and hands it over. `Again`: that is tried again with each look at
+    /// the sockets.
     #[cold]
     fn open_ring(&mut self, peer: PeerId, geometry: Option<Geometry>) -> Result<(), Refused> {
+        let state = self.peers.get_mut(peer as usize).ok_or(Refused::Down(Errno::EINVAL))?;
+        if state.offered.is_some() {
+            return Err(Refused::Again);
+        }
         let (ring, fd) = Outgoing::create(geometry).map_err(Refused::Down)?;
         self.hot += usize::from(is_hot(&ring.segment));
-        let state = self.peer(peer).ok_or(Refused::Down(Errno::EINVAL))?;
-        state.ring = Some(ring);
-        state.waiting = Some(fd);
-        Ok(())
+        state.offered = Some((ring, fd));
+        let handed_over = self.hand_over(peer);
+        if matches!(handed_over, Err(Refused::Down(_))) {
+            self.reset(peer);
+        }
+        handed_over
     }
 
     /// Hands a waiting first ring over, connecting if that is still to be done.
     pub(crate) fn hand_over(&mut self, peer: PeerId) -> Result<(), Refused> {
         let Some(state) = self.peers.get_mut(peer as usize) else { return Ok(()) };
-        let (Some(fd), Some(ring)) = (&state.waiting, &state.ring) else { return Ok(()) };
+        let Some((ring, fd)) = &state.offered else { return Ok(()) };
         let link = match &state.link {
             Some(link) => link.clone(),
             None => match introduce(&state.address, &self.hello) {
@@ -160,16 +174,17 @@ impl ShmTx {
         };
         match link.give_ring(fd.as_fd(), ring.segment.geometry()) {
             Ok(()) => {
-                state.waiting = None;
+                state.ring = state.offered.take().map(|(ring, _)| ring);
                 Ok(())
             }
             Err(reason) => Err(self.postponed(peer, reason)),
         }
     }
 
-    /// A full backlog or socket is looked at again later; anything else is the end.
+    /// A full backlog or socket is looked at again later, and so is the limit of descriptors on
+    /// their way; anything else is the end.
     fn postponed(&mut self, peer: PeerId, reason: Errno) -> Refused {
-        if reason != Errno::EAGAIN {
+        if reason != Errno::EAGAIN && reason != Errno::new(libc::ETOOMANYREFS) {
             return Refused::Down(reason);
         }
         if !self.retry.contains(&peer) {
@@ -178,26 +193,12 @@ impl ShmTx {
         Refused::Again
     }
 
-    /// First contact with a packet: into a fresh ring, then the ring to the peer.
+    /// First contact with a packet. The peer need not have answered, but the ring must be on its way
+    /// before anything in it counts as sent: a program may end right after that.
     #[cold]
     fn emit_first(&mut self, peer: PeerId, head: Head, source: &Source<'_>) -> Result<(), Refused> {
         self.open_ring(peer, cold())?;
-        let fits = self
-            .peer(peer)
-            .and_then(|state| state.ring.as_mut())
-            .map(|ring| ring.producer.push(head, source));
-        match fits {
-            Some(Ok(())) => {}
-            _ => return Err(Refused::Again),
-        }
-        match self.hand_over(peer) {
-            // The packet is in the ring and goes with it later.
-            Ok(()) | Err(Refused::Again) => Ok(()),
-            Err(Refused::Down(reason)) => {
-                self.reset(peer);
-                Err(Refused::Down(reason))
-            }
-        }
+        self.try_emit(peer, head, source)
     }
 
     /// Replaces a peer's ring by a large one, if it has a small one that the peer knows of.
@@ -207,9 +208,9 @@ impl ShmTx {
         }
         let Some(state) = self.peers.get_mut(peer as usize) else { return false };
         let Some(old) = &mut state.ring else {
-            return self.open_ring(peer, hot()).is_ok() && self.hand_over_now(peer);
+            return self.open_ring(peer, hot()).is_ok();
         };
-        if is_hot(&old.segment) || state.waiting.is_some() {
+        if is_hot(&old.segment) {
             return false;
         }
         let Some(link) = &state.link else { return false };
@@ -252,16 +253,6 @@ impl ShmTx {
             self.broken.push(peer);
         }
         Refused::Down(Errno::EPROTO)
-    }
-
-    fn hand_over_now(&mut self, peer: PeerId) -> bool {
-        match self.hand_over(peer) {
-            Ok(()) | Err(Refused::Again) => true,
-            Err(Refused::Down(_)) => {
-                self.reset(peer);
-                false
-            }
-        }
     }
 
     /// Announces that we sleep until there is room for this peer; `false` if there is some.
