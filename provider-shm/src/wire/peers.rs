@@ -26,7 +26,7 @@ impl ShmWire {
                 self.peer_slot(&hello.address)
             }
         };
-        if self.precedes(peer, &hello) {
+        if self.precedes(peer, link, &hello) {
             // Another endpoint has taken the address of one that we have not seen end, or that has
             // ended and whose last packets are still to be read. The new one has its turn then.
             self.end(peer, Errno::ECONNRESET);
@@ -38,9 +38,18 @@ impl ShmWire {
     }
 
     /// Whether the peer as we know it is another than the one that says this.
-    fn precedes(&self, peer: PeerId, hello: &Hello) -> bool {
-        let known = self.tx.peers[peer as usize].hello.as_ref();
-        known.is_some_and(|known| known.id != hello.id)
+    ///
+    /// One that never answered is told by its process: two connections of one endpoint are of one
+    /// process, and one that has ended, or has closed its end, makes no new ones.
+    fn precedes(&self, peer: PeerId, link: &Arc<Link>, hello: &Hello) -> bool {
+        let state = &self.tx.peers[peer as usize];
+        match (&state.hello, &state.link) {
+            (Some(known), _) => known.id != hello.id,
+            (None, Some(old)) if !Arc::ptr_eq(old, link) => {
+                old.pid() != link.pid() || (!old.is_alive() && link.is_alive())
+            }
+            (None, _) => false,
+        }
     }
 
     fn admit(&mut self, handle: Handle, peer: PeerId, link: &Arc<Link>, hello: Hello) {
@@ -60,7 +69,7 @@ impl ShmWire {
             let Some(watched) = self.links.get(handle) else { continue };
             let link = watched.link.clone();
             let peer = self.peer_slot(&hello.address);
-            if self.precedes(peer, &hello) {
+            if self.precedes(peer, &link, &hello) {
                 self.end(peer, Errno::ECONNRESET);
                 self.successors.push((handle, hello));
             } else {
