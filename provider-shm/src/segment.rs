@@ -16,6 +16,7 @@ use fabric_core::{
 use rustix::{
     fs::{MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create},
     mm::{MapFlags, ProtFlags, mmap, munmap},
+    process::{Resource, getrlimit},
 };
 
 /// Rings larger than this are not accepted from a peer.
@@ -31,6 +32,14 @@ pub fn hot() -> Option<Geometry> {
     Geometry::new(256, 256 << 10)
 }
 
+/// Whether the process may make files of a ring's size: the kernel tells it otherwise by a signal
+/// that ends it. `EFBIG`.
+pub fn permitted(geometry: Geometry) -> Result<()> {
+    let limit = getrlimit(Resource::Fsize).current;
+    let beyond = limit.is_some_and(|limit| limit < geometry.bytes() as u64);
+    if beyond { Err(Errno::new(libc::EFBIG)) } else { Ok(()) }
+}
+
 /// A mapped ring.
 #[derive(Debug)]
 pub struct Segment {
@@ -44,8 +53,9 @@ unsafe impl Send for Segment {}
 
 impl Segment {
     /// Makes a zeroed ring. Its pages exist when this returns: `ENOMEM` or `ENOSPC` here, instead
-    /// of a fault later.
+    /// of a fault later. `EFBIG`: see [`permitted`].
     pub fn create(geometry: Geometry) -> Result<(Self, OwnedFd)> {
+        permitted(geometry)?;
         let fd = memfd_create("percale-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         fallocate(&fd, rustix::fs::FallocateFlags::empty(), 0, geometry.bytes() as u64)?;
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;

@@ -29,6 +29,7 @@ use crate::{
     listener::Listener,
     offer::{CAPS, NAME},
     rings::{ShmRx, ShmTx},
+    segment::{cold, permitted},
 };
 
 /// The listening socket's token; links have their handle, which is never zero.
@@ -82,6 +83,9 @@ impl Wire for ShmWire {
 
     fn open(info: &Info) -> Result<Self> {
         let address = if info.src_addr.is_empty() { unique()? } else { canonical(&info.src_addr)? };
+        cold().map_or(Err(Errno::EOTHER), permitted).inspect_err(|reason| {
+            fabric_core::warn!(NAME, Subsys::EpCtrl, "no ring can be made: {reason}");
+        })?;
         let mut random = [0u8; 24];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
         let mut id = [0u8; 16];
