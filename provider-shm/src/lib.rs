@@ -7,6 +7,7 @@
 
 pub mod address;
 pub mod copy;
+mod fork;
 pub mod link;
 pub mod listener;
 pub mod offer;

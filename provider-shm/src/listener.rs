@@ -12,7 +12,7 @@ use rustix::{
     },
 };
 
-use crate::link::Link;
+use crate::{fork::NotInherited, link::Link};
 
 /// Connections that may wait to be accepted; the kernel lowers it to its own limit.
 const BACKLOG: i32 = 4096;
@@ -20,6 +20,8 @@ const BACKLOG: i32 = 4096;
 /// A listening socket, and a descriptor in reserve.
 #[derive(Debug)]
 pub struct Listener {
+    /// Dropped before the socket.
+    _not_inherited: NotInherited,
     socket: OwnedFd,
     /// Given up for a moment when the process has no descriptor left: a connection that nobody can
     /// accept would keep the socket readable and its watcher awake for ever.
@@ -33,7 +35,7 @@ impl Listener {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&socket, address)?;
         listen(&socket, BACKLOG)?;
-        Ok(Self { socket, spare: spare() })
+        Ok(Self { _not_inherited: NotInherited::new(socket.as_fd()), socket, spare: spare() })
     }
 
     /// Takes one waiting connection. `EACCES`: it was another user's and is closed. `EMFILE`,
