@@ -11,6 +11,7 @@ mod fork;
 pub mod link;
 pub mod listener;
 pub mod offer;
+pub mod reserve;
 pub mod rings;
 pub mod segment;
 mod wire;

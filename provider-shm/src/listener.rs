@@ -2,9 +2,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fabric_core::Result;
+use fabric_core::{Errno, Result};
 use rustix::{
-    event::{EventfdFlags, eventfd},
     io::Errno as Sys,
     net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen,
@@ -17,15 +16,12 @@ use crate::{fork::NotInherited, link::Link};
 /// Connections that may wait to be accepted; the kernel lowers it to its own limit.
 const BACKLOG: i32 = 4096;
 
-/// A listening socket, and a descriptor in reserve.
+/// A listening socket.
 #[derive(Debug)]
 pub struct Listener {
     /// Dropped before the socket.
     _not_inherited: NotInherited,
     socket: OwnedFd,
-    /// Given up for a moment when the process has no descriptor left: a connection that nobody can
-    /// accept would keep the socket readable and its watcher awake for ever.
-    spare: Option<OwnedFd>,
 }
 
 impl Listener {
@@ -35,33 +31,19 @@ impl Listener {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&socket, address)?;
         listen(&socket, BACKLOG)?;
-        Ok(Self { _not_inherited: NotInherited::new(socket.as_fd()), socket, spare: spare() })
+        Ok(Self { _not_inherited: NotInherited::new(socket.as_fd()), socket })
     }
 
-    /// Takes one waiting connection. `EACCES`: it was another user's and is closed. `EMFILE`,
-    /// `ENFILE`: it is closed because there is no descriptor for it.
-    pub fn accept(&mut self) -> Result<Option<Link>> {
-        match self.take() {
+    /// Takes one waiting connection. `EACCES`: it was another user's and is closed. `EMFILE`:
+    /// there is no descriptor for one, and if one waits, it still does.
+    pub fn accept(&self) -> Result<Option<Link>> {
+        match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => Link::new(socket).map(Some),
             Err(Sys::AGAIN | Sys::INTR | Sys::CONNABORTED) => Ok(None),
-            Err(reason @ (Sys::MFILE | Sys::NFILE)) => {
-                // The kernel looks for a descriptor before it looks for a connection.
-                self.spare = None;
-                let waited = self.take().is_ok();
-                self.spare = spare();
-                if waited { Err(reason.into()) } else { Ok(None) }
-            }
+            Err(Sys::MFILE | Sys::NFILE) => Err(Errno::EMFILE),
             Err(reason) => Err(reason.into()),
         }
     }
-
-    fn take(&self) -> rustix::io::Result<OwnedFd> {
-        accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
-    }
-}
-
-fn spare() -> Option<OwnedFd> {
-    eventfd(0, EventfdFlags::CLOEXEC).ok()
 }
 
 impl AsFd for Listener {
@@ -72,8 +54,6 @@ impl AsFd for Listener {
 
 #[cfg(test)]
 mod tests {
-    use fabric_core::Errno;
-
     use super::*;
     use crate::address::{socket_address, unique};
 

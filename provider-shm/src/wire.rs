@@ -28,6 +28,7 @@ use crate::{
     link::{Hello, Link},
     listener::Listener,
     offer::{CAPS, NAME},
+    reserve::Reserve,
     rings::{ShmRx, ShmTx},
     segment::{cold, permitted},
 };
@@ -50,6 +51,9 @@ pub struct ShmWire {
     /// that it asked for have been used up.
     heard: bool,
     listener: Option<Listener>,
+    reserve: Reserve,
+    /// Somebody has to wait for a descriptor, which nobody tells of.
+    starved: bool,
     /// Watched sockets and whose they are, once they have said so.
     links: Slab<Watched>,
     /// Links that have not introduced themselves, oldest first.
@@ -102,6 +106,8 @@ impl Wire for ShmWire {
             signal: None,
             heard: false,
             listener: None,
+            reserve: Reserve::default(),
+            starved: false,
             links: Slab::new(usize::MAX),
             strangers: VecDeque::new(),
             by_address: HashMap::new(),
@@ -203,8 +209,9 @@ impl Wire for ShmWire {
         if !self.tx.fresh.is_empty() {
             self.look_at_sockets();
         }
-        if !self.tx.retry.is_empty() {
-            // Nobody tells of room in a full backlog: look again soon, but do not spin.
+        if !self.tx.retry.is_empty() || self.starved {
+            // Nobody tells of room in a full backlog or of a free descriptor: look again soon, but
+            // do not spin.
             std::thread::sleep(std::time::Duration::from_millis(1));
             return false;
         }

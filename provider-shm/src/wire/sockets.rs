@@ -15,6 +15,7 @@ use super::{LISTENER, SIGNAL, ShmWire, Watched, clock::ticks};
 use crate::{
     link::{Link, Said},
     offer::NAME,
+    reserve::Need,
     rings::Incoming,
     segment::Segment,
 };
@@ -38,10 +39,12 @@ impl ShmWire {
             match self.tx.hand_over(peer) {
                 Ok(()) => self.events.push_back(Event::Writable(peer)),
                 Err(Refused::Again) => {}
-                Err(Refused::Down(reason)) => self.ending.push((peer, reason)),
+                Err(Refused::Down(reason)) => self.end(peer, reason),
             }
         }
         self.rx.hurry = false;
+        self.starved = false;
+        self.reserve.refill();
         self.young = self.young.saturating_sub(1);
         let mut ready = [(0u64, false); READY];
         let mut count = 0;
@@ -65,8 +68,8 @@ impl ShmWire {
 
     fn accept(&mut self) {
         for _ in 0..READY {
-            let Some(listener) = &mut self.listener else { return };
-            match listener.accept() {
+            let Some(listener) = &self.listener else { return };
+            match self.reserve.lend(Need::Connection, || listener.accept()) {
                 Ok(Some(link)) => {
                     let link = Arc::new(link);
                     // A peer that is gone already is found out by `hear`.
@@ -84,6 +87,10 @@ impl ShmWire {
                 Ok(None) => return,
                 Err(Errno::EACCES) => {
                     fabric_core::warn!(NAME, Subsys::EpCtrl, "refused a process of another user");
+                }
+                Err(Errno::EMFILE) => {
+                    self.starved = true;
+                    return;
                 }
                 Err(reason) => {
                     fabric_core::error!(NAME, Subsys::EpCtrl, "cannot accept a peer: {reason}");
@@ -122,7 +129,7 @@ impl ShmWire {
             }
             let Some(watched) = self.links.get(handle) else { return };
             let (link, peer) = (watched.link.clone(), watched.peer);
-            match (link.hear(), peer) {
+            match (self.reserve.lend(Need::Ring, || link.hear()), peer) {
                 (Ok(None), _) => {
                     // Nothing was said, so it may be the process that has news.
                     if said == 0 && link.has_exited() {
@@ -141,6 +148,12 @@ impl ShmWire {
                         }
                         Err(reason) => return self.hung_up(handle, reason),
                     }
+                    drop(fd);
+                    self.reserve.refill();
+                }
+                (Err(Errno::EMFILE), _) => {
+                    self.starved = true;
+                    return;
                 }
                 (Ok(Some(Said::Ring { .. })), None) => {
                     return self.hung_up(handle, Errno::EPROTO);
