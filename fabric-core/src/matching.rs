@@ -196,6 +196,13 @@ impl<R, U> Matcher<R, U> {
         self.claimed.retain(|(_, key, message)| keep(key, message));
     }
 
+    /// Peers that receives or messages name, in no order and some more than once.
+    pub fn peers(&self) -> impl Iterator<Item = PeerId> {
+        let posted = self.posted.iter().flat_map(List::iter).map(|(_, (want, _))| want.peer);
+        let waiting = self.waiting.iter().flat_map(Unexpected::keys).map(|key| key.peer);
+        posted.chain(waiting).chain(self.claimed.iter().map(|(_, key, _)| key.peer))
+    }
+
     /// Number of waiting messages, claimed ones included.
     pub fn waiting_len(&self) -> usize {
         self.waiting.iter().map(Unexpected::len).sum::<usize>() + self.claimed.len()

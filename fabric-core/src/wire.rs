@@ -250,6 +250,18 @@ pub trait Wire: Sized + Send + 'static {
     /// A peer's address.
     fn address(&self, peer: PeerId) -> &[u8];
 
+    /// Whether so many peers are known that it is time for [`Wire::forget_unused`].
+    fn is_crowded(&self) -> bool {
+        false
+    }
+
+    /// Forgets peers that are not connected and for which `used`, given number and address, does
+    /// not hold. Returns them; their numbers may be given to others.
+    fn forget_unused(&mut self, used: impl FnMut(PeerId, &[u8]) -> bool) -> Vec<PeerId> {
+        let _ = used;
+        Vec::new()
+    }
+
     /// Does what is due besides packets: connections, peers that ended. Cheap when nothing is due
     /// and rate-limited unless `now`. Returns one event at a time.
     fn poll_event(&mut self, now: bool) -> Option<Event>;

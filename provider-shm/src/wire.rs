@@ -36,6 +36,9 @@ use crate::{
 /// The listening socket's token; links have their handle, which is never zero.
 const LISTENER: u64 = 0;
 
+/// Peers that are known before some are forgotten; twice as many as were left then, the next time.
+const CROWD: usize = 64;
+
 /// The token of what wakes a sleeper of our own; no link has such a handle.
 const SIGNAL: u64 = u64::MAX;
 
@@ -59,6 +62,10 @@ pub struct ShmWire {
     /// Links that have not introduced themselves, oldest first.
     strangers: VecDeque<Handle>,
     by_address: HashMap<Box<[u8]>, PeerId>,
+    /// Numbers of peers that have been forgotten.
+    free: Vec<PeerId>,
+    /// With as many peers as this, it is time to forget some.
+    crowd: usize,
     /// Peers that have introduced themselves while the last packets of an earlier one of the same
     /// address were still to be read. Nothing else of what they say is heard before.
     successors: Vec<(Handle, Hello)>,
@@ -111,6 +118,8 @@ impl Wire for ShmWire {
             links: Slab::new(usize::MAX),
             strangers: VecDeque::new(),
             by_address: HashMap::new(),
+            free: Vec::new(),
+            crowd: CROWD,
             successors: Vec::new(),
             ending: Vec::new(),
             events: VecDeque::new(),
@@ -166,6 +175,14 @@ impl Wire for ShmWire {
 
     fn address(&self, peer: PeerId) -> &[u8] {
         self.tx.peers.get(peer as usize).map_or(&[], |state| &state.address)
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.by_address.len() >= self.crowd
+    }
+
+    fn forget_unused(&mut self, used: impl FnMut(PeerId, &[u8]) -> bool) -> Vec<PeerId> {
+        self.retire(used)
     }
 
     #[inline]

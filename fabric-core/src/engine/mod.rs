@@ -24,6 +24,7 @@
 
 mod atomics;
 mod failure;
+mod forget;
 mod multi;
 mod one_sided;
 mod packet;
@@ -243,7 +244,10 @@ impl<W: Wire, L: Lock> Engine<W, L> {
                 self.core.unblock(peer);
                 self.core.flush(self.wire.tx());
             }
-            Event::Down(peer, reason) => self.core.peer_down(&self.wire, peer, reason),
+            Event::Down(peer, reason) => {
+                self.core.peer_down(&self.wire, peer, reason);
+                self.forget_peers();
+            }
         }
     }
 

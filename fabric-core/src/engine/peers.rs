@@ -60,6 +60,15 @@ impl Peer {
     pub(crate) const fn holds(&self, is_read: bool) -> bool {
         self.large_writes != 0 || (self.large_reads != 0 && !is_read)
     }
+
+    /// Something waits for it, or of it.
+    pub(super) fn is_busy(&self) -> bool {
+        self.listed
+            || self.outstanding != 0
+            || !self.queue.is_empty()
+            || !self.streams.is_empty()
+            || !self.control.is_empty()
+    }
 }
 
 /// The address vector's handles as peers, resolved on first use.
@@ -100,6 +109,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
 
     #[cold]
     fn resolve_slowly(&mut self, addr: u64) -> Result<PeerId> {
+        self.forget_peers();
         let routes = &mut self.core.routes;
         let av = routes.av.clone().ok_or(Errno::EINVAL)?;
         let generation = av.generation();

@@ -28,6 +28,10 @@ impl<U> Unexpected<U> {
         self.list.len()
     }
 
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.list.iter().map(|(_, (key, _))| key)
+    }
+
     /// Adds the latest message.
     pub(super) fn push_back(&mut self, key: Key, message: U) {
         let id = self.list.push_back((key, message));

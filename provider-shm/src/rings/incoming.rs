@@ -46,6 +46,13 @@ pub(crate) struct RxPeer {
     stalled: bool,
 }
 
+impl RxPeer {
+    /// Nothing has been set up.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.link.is_none() && self.ring.is_none() && self.next.is_empty()
+    }
+}
+
 /// Rings that we empty.
 #[derive(Debug, Default)]
 pub struct ShmRx {

@@ -87,6 +87,11 @@ impl TxPeer {
         *self = Self { address: std::mem::take(&mut self.address), ..Self::default() };
     }
 
+    /// Nothing has been set up.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.link.is_none() && self.hello.is_none() && self.ring.is_none() && self.offered.is_none()
+    }
+
     fn wake(&self) {
         if let Some(link) = &self.link {
             link.ring_bell();

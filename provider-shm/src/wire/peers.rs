@@ -10,7 +10,7 @@ use fabric_core::{
     wire::{Event, Wire},
 };
 
-use super::{ShmWire, Watched, clock::YOUNG_LOOKS};
+use super::{CROWD, ShmWire, Watched, clock::YOUNG_LOOKS};
 use crate::{
     link::{Hello, Link},
     offer::NAME,
@@ -132,12 +132,43 @@ impl ShmWire {
         if let Some(peer) = self.by_address.get(address) {
             return *peer;
         }
-        // More peers than a PeerId can number would not fit into memory.
-        let peer = self.tx.peers.len() as PeerId;
-        self.tx.peers.push(TxPeer::new(address.into()));
-        self.rx.peers.push(RxPeer::default());
+        let peer = self.free.pop().unwrap_or_else(|| {
+            self.tx.peers.push(TxPeer::default());
+            self.rx.peers.push(RxPeer::default());
+            // More peers than a PeerId can number would not fit into memory.
+            (self.tx.peers.len() - 1) as PeerId
+        });
+        self.tx.peers[peer as usize] = TxPeer::new(address.into());
         self.by_address.insert(address.into(), peer);
         self.young = YOUNG_LOOKS;
         peer
+    }
+
+    /// Forgets peers that are not connected and not `used`.
+    pub(super) fn retire(&mut self, mut used: impl FnMut(PeerId, &[u8]) -> bool) -> Vec<PeerId> {
+        let mut gone = Vec::new();
+        let by_address = std::mem::take(&mut self.by_address);
+        for (address, peer) in by_address {
+            if self.is_connected(peer) || used(peer, &address) {
+                self.by_address.insert(address, peer);
+            } else {
+                self.tx.peers[peer as usize] = TxPeer::default();
+                gone.push(peer);
+            }
+        }
+        self.free.extend(&gone);
+        self.crowd = CROWD.max(2 * self.by_address.len());
+        gone
+    }
+
+    /// Whether there is a connection, the beginning of one, or news of its end still to be told.
+    fn is_connected(&self, peer: PeerId) -> bool {
+        let told = |event: &Event| match event {
+            Event::Writable(other) | Event::Down(other, _) => *other == peer,
+        };
+        !self.tx.peers[peer as usize].is_unused()
+            || !self.rx.peers[peer as usize].is_unused()
+            || self.ending.iter().any(|(other, _)| *other == peer)
+            || self.events.iter().any(told)
     }
 }

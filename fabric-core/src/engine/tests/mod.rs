@@ -1,5 +1,6 @@
 //! Engines driven against each other over a scripted transport.
 
+mod forgetting;
 mod hostile;
 mod node;
 mod receiving;
