@@ -1,8 +1,36 @@
-//! Two transports in one process.
-
-use fabric_core::wire::{Head, Source, WireRx, WireTx};
+use fabric_core::wire::{Head, Refused, Source, WireRx, WireTx};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, listen, socket_with};
 
 use super::*;
+
+/// An endpoint's transport under a name, or under one of its own.
+fn open(name: &[u8]) -> ShmWire {
+    let mut wire = ShmWire::open(&Info { src_addr: name.into(), ..Info::default() }).unwrap();
+    wire.enable(false).unwrap();
+    wire
+}
+
+fn emit(wire: &mut ShmWire, to: &[u8], a: u64) -> Result<(), Refused> {
+    let peer = wire.peer(to).unwrap();
+    wire.tx.try_emit(peer, Head { op: 1, flags: 0, a, b: 0 }, &Source::fixed(&[]))
+}
+
+/// Everything that happens, and the words of what arrives.
+fn look(wire: &mut ShmWire) -> (Vec<Event>, Vec<u64>) {
+    let (mut events, mut words) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        while let Some(event) = wire.poll_event(true) {
+            events.push(event);
+        }
+        while let Some(peer) = wire.rx.next_ready() {
+            while let Some(packet) = wire.rx.peek(peer).unwrap() {
+                words.push(packet.head.a);
+                wire.rx.consume(peer);
+            }
+        }
+    }
+    (events, words)
+}
 
 #[test]
 fn the_probe_word_stays_where_it_was_announced() {
@@ -10,6 +38,126 @@ fn the_probe_word_stays_where_it_was_announced() {
     let (at, value) = wire.tx.hello.probe;
     assert_eq!(std::ptr::from_ref::<u64>(&wire._probe) as u64, at);
     assert_eq!(*wire._probe, value);
+}
+
+#[test]
+fn packets_are_there_for_a_receiver_that_looks_later() {
+    let (mut a, mut b) = (open(b""), open(b""));
+    let name = b.name().to_vec();
+    emit(&mut a, &name, 1).unwrap();
+    emit(&mut a, &name, 2).unwrap();
+    a.close();
+    let (events, words) = look(&mut b);
+    assert_eq!(words, [1, 2]);
+    assert_eq!(events, [Event::Down(0, Errno::ECONNRESET)]);
+}
+
+#[test]
+fn a_successor_is_apart_from_one_that_never_answered() {
+    let mut a = open(b"");
+    let (name, here) = (unique().unwrap(), a.name().to_vec());
+    let mut old = open(&name);
+    emit(&mut a, &name, 1).unwrap();
+    old.close();
+    let mut new = open(&name);
+    emit(&mut new, &here, 2).unwrap();
+
+    let (events, words) = look(&mut a);
+    assert_eq!((events, words), (vec![Event::Down(0, Errno::ECONNRESET)], vec![2]));
+    emit(&mut a, &name, 3).unwrap();
+    assert_eq!(look(&mut new), (vec![], vec![3]));
+    assert_eq!(look(&mut a), (vec![], vec![]), "the old one's end is not the new one's");
+}
+
+#[test]
+fn two_connections_of_one_endpoint_are_one_peer() {
+    let (mut a, mut b) = (open(b""), open(b""));
+    let (to_a, to_b) = (a.name().to_vec(), b.name().to_vec());
+    emit(&mut a, &to_b, 1).unwrap();
+    emit(&mut b, &to_a, 2).unwrap();
+    assert_eq!(look(&mut a), (vec![], vec![2]));
+    assert_eq!(look(&mut b), (vec![], vec![1]));
+}
+
+#[test]
+fn nothing_is_sent_before_the_ring_is_on_its_way() {
+    let name = unique().unwrap();
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    let (listener, silent) = (socket(), socket());
+    let address = socket_address(&name).unwrap();
+    bind(&listener, &address).unwrap();
+    // Room for one.
+    listen(&listener, 0).unwrap();
+    rustix::net::connect(&silent, &address).unwrap();
+
+    let mut wire = open(b"");
+    for _ in 0..3 {
+        assert_eq!(emit(&mut wire, &name, 1), Err(Refused::Again));
+        assert_eq!(look(&mut wire).0, []);
+        assert!(!wire.arm(&[0]), "nobody rings when there is room");
+    }
+    drop(accept_with(&listener, flags).unwrap());
+    assert_eq!(look(&mut wire).0, [Event::Writable(0)]);
+    emit(&mut wire, &name, 1).unwrap();
+    assert!(wire.arm(&[0]));
+}
+
+#[test]
+fn a_peer_that_goes_while_it_cannot_be_reached_is_down() {
+    let name = unique().unwrap();
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    let (listener, silent) = (socket(), socket());
+    bind(&listener, &socket_address(&name).unwrap()).unwrap();
+    listen(&listener, 0).unwrap();
+    rustix::net::connect(&silent, &socket_address(&name).unwrap()).unwrap();
+    let mut wire = open(b"");
+    assert_eq!(emit(&mut wire, &name, 1), Err(Refused::Again));
+    drop(listener);
+    assert_eq!(look(&mut wire).0, [Event::Down(0, Errno::ECONNREFUSED)]);
+}
+
+#[test]
+fn visitors_are_forgotten_and_their_numbers_used_again() {
+    let mut host = open(b"");
+    let here = host.name().to_vec();
+    let friend = host.peer(b"friend").unwrap();
+    for visit in 0..10 * CROWD as u64 {
+        let mut visitor = open(b"");
+        emit(&mut visitor, &here, visit).unwrap();
+        visitor.close();
+        assert_eq!(look(&mut host).1, [visit]);
+        if host.is_crowded() {
+            let gone = host.forget_unused(|peer, address| {
+                assert_eq!(peer == friend, address == b"fi_shm://friend\0");
+                peer == friend
+            });
+            assert_eq!(gone.len(), CROWD - 1);
+        }
+    }
+    assert_eq!(host.tx.peers.len(), CROWD);
+    assert_eq!(host.peer(b"friend"), Ok(friend));
+}
+
+#[test]
+fn who_is_connected_is_not_forgotten() {
+    let mut host = open(b"");
+    let here = host.name().to_vec();
+    let (mut calls, mut called) = (open(b""), open(b""));
+    emit(&mut calls, &here, 1).unwrap();
+    look(&mut host);
+    let name = called.name().to_vec();
+    emit(&mut host, &name, 2).unwrap();
+    assert_eq!(host.forget_unused(|_, _| false), []);
+    calls.close();
+    called.close();
+    while host.events.len() < 2 {
+        host.look_at_sockets();
+    }
+    assert_eq!(host.forget_unused(|_, _| false), [], "the news of their ends is still to be told");
+    look(&mut host);
+    assert_eq!(host.forget_unused(|_, _| false).len(), 2);
 }
 
 /// Two endpoints that have met; what the second is called by the first.
