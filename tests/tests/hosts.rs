@@ -81,6 +81,16 @@ fn a_successor_at_the_same_address_is_served() {
 }
 
 #[test]
+fn a_restarted_peer_is_not_taken_for_its_dead_predecessor() {
+    Programs::new(&["deaths"]).run("deaths", &["restarted"]);
+}
+
+#[test]
+fn a_sleeping_child_does_not_keep_its_dead_parents_name() {
+    Programs::new(&["deaths"]).run("deaths", &["orphaned"]);
+}
+
+#[test]
 fn a_sleeper_learns_of_its_peers_end() {
     Programs::new(&["deaths"]).run("deaths", &["asleep"]);
 }
@@ -108,6 +118,26 @@ fn messages_that_nobody_waits_for() {
 #[test]
 fn a_cut_message_is_not_the_last() {
     Programs::new(&["floods"]).run("floods", &["truncated"]);
+}
+
+#[test]
+fn a_full_backlog_completes_nothing() {
+    Programs::new(&["shortage"]).run("shortage", &["backlog"]);
+}
+
+#[test]
+fn a_peer_without_descriptors_gets_everything() {
+    Programs::new(&["shortage"]).run("shortage", &["descriptors"]);
+}
+
+#[test]
+fn thousands_of_names_are_forgotten() {
+    Programs::new(&["shortage"]).run("shortage", &["names"]);
+}
+
+#[test]
+fn a_limit_of_file_sizes_ends_nobody() {
+    Programs::new(&["shortage"]).run("shortage", &["file-size"]);
 }
 
 /// No signal handler, no thread, no word on standard output.

@@ -1,0 +1,236 @@
+/* shortage CASE: something has run out, at the peer or here: its backlog, its descriptors, the size
+ * of files, memory for names. Nothing is lost that counts as sent, and nothing ends the program. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/un.h>
+
+#include "side.h"
+
+/* Receives one message when it is told to. */
+static int late_receiver(struct other other) {
+    struct side side;
+    open_side(&side, (struct wish){.name = "hosts.shortage.backlog"});
+    meet(NULL, other);
+    meet(NULL, other);
+    char in[8] = "";
+    struct op op = {0};
+    POST(&side, fi_recv(side.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, &op));
+    expect(&side, &op);
+    CHECK(memcmp(in, "hello", 5) == 0);
+    meet(&side, other);
+    close_side(&side);
+    return 0;
+}
+
+/* Connections that say nothing fill the peer's backlog: no operation completes before it is on its
+ * way, and all do when there is room. */
+static void backlog(void) {
+    enum { MOST = 15000 };
+    struct rlimit files;
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    files.rlim_cur = files.rlim_max;
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    struct other other = start(late_receiver);
+    struct side side;
+    open_side(&side, (struct wish){0});
+    meet(&side, other);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int len = snprintf(address.sun_path + 1, sizeof address.sun_path - 1,
+                       "percale/%u/hosts.shortage.backlog", getuid());
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+    static int fds[MOST];
+    int count = 0;
+    bool full = false;
+    while (count < MOST && !full) {
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (fd < 0)
+            break;
+        full = connect(fd, (struct sockaddr *)&address, size) != 0;
+        fds[count++] = fd;
+    }
+    side.peer = insert(&side, "fi_shm://hosts.shortage.backlog");
+    struct op sent = {0};
+    POST(&side, fi_send(side.ep, "hello", 5, NULL, side.peer, &sent));
+    for (double end = now() + 0.3; now() < end;)
+        drain(&side);
+    if (full)
+        CHECK(!sent.done);
+    else
+        fprintf(stderr, "too few descriptors to fill a backlog\n");
+    for (int i = 0; i < count; i++)
+        close(fds[i]);
+    meet(&side, other);
+    meet(&side, other);
+    expect(&side, &sent);
+    close_side(&side);
+    finish_other(&other);
+}
+
+enum { MESSAGES = 60, LEN = 3000 };
+
+/* Takes every descriptor that there is, before (`first`) or after the first message, and receives
+ * everything all the same. */
+static int poor_receiver(struct other other, bool first) {
+    struct side side;
+    open_side(&side, (struct wish){0});
+    introduce(&side, other);
+    static unsigned char in[MESSAGES][LEN];
+    static struct op ops[MESSAGES];
+    for (int i = 0; i < MESSAGES; i++)
+        POST(&side, fi_recv(side.ep, in[i], LEN, NULL, FI_ADDR_UNSPEC, &ops[i]));
+    if (!first)
+        wait_op(&side, &ops[0]);
+    struct rlimit files;
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    files.rlim_cur = 256;
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    while (dup(0) >= 0)
+        ;
+    CHECK(errno == EMFILE);
+    meet(&side, other);
+    for (int i = 0; i < MESSAGES; i++)
+        expect(&side, &ops[i]);
+    meet(&side, other);
+    close_side(&side);
+    return 0;
+}
+
+static int poor_at_first(struct other other) { return poor_receiver(other, true); }
+static int poor_later(struct other other) { return poor_receiver(other, false); }
+
+/* The peer has no descriptor for a connection, or none for the ring that a busy pair gets. */
+static void descriptors(bool first) {
+    struct side side;
+    open_side(&side, (struct wish){0});
+    struct other other = start(first ? poor_at_first : poor_later);
+    introduce(&side, other);
+    static unsigned char out[LEN];
+    static struct op ops[MESSAGES];
+    memset(ops, 0, sizeof ops);
+    int sent = 0;
+    if (!first)
+        POST(&side, fi_send(side.ep, out, 8, NULL, side.peer, &ops[sent++]));
+    meet(&side, other);
+    for (; sent < MESSAGES; sent++)
+        POST(&side, fi_send(side.ep, out, sent % 2 ? 8 : LEN, NULL, side.peer, &ops[sent]));
+    for (int i = 0; i < MESSAGES; i++)
+        expect(&side, &ops[i]);
+    meet(&side, other);
+    close_side(&side);
+    finish_other(&other);
+}
+
+static int server(struct other other) {
+    struct side side;
+    open_side(&side, (struct wish){0});
+    introduce(&side, other);
+    long before = 0;
+    for (int told = 0; told < 2; told++) {
+        char byte;
+        for (double late = now() + PATIENCE; recv(other.fd, &byte, 1, MSG_DONTWAIT) != 1;) {
+            CHECK(now() < late);
+            struct op op = {0};
+            unsigned char in[8];
+            POST(&side, fi_recv(side.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, &op));
+            for (double end = now() + 0.05; now() < end && !op.done;)
+                drain(&side);
+            OK(fi_cancel(&side.ep->fid, &op));
+            wait_op(&side, &op);
+        }
+        long growth = resident_kib() - before;
+        before += growth;
+        if (told && growth > 512)
+            FAIL("the server grew by %ld KiB", growth);
+    }
+    close_side(&side);
+    return 0;
+}
+
+/* Thousands of clients, each under a name of its own: the server forgets them. */
+static void names(void) {
+    enum { CLIENTS = 4000, WARM = 1000 };
+    struct side first;
+    open_side(&first, (struct wish){0});
+    struct other other = start(server);
+    introduce(&first, other);
+    char name[256];
+    size_t room = sizeof name;
+    OK(fi_av_lookup(first.av, first.peer, name, &room));
+    for (int i = 0; i < CLIENTS; i++) {
+        struct side side;
+        open_side(&side, (struct wish){0});
+        side.peer = insert(&side, name);
+        struct op op = {0};
+        POST(&side, fi_send(side.ep, "hello", 5, NULL, side.peer, &op));
+        expect(&side, &op);
+        close_side(&side);
+        if (i == WARM)
+            tell(other, "w", 1);
+    }
+    tell(other, "e", 1);
+    finish_other(&other);
+    close_side(&first);
+}
+
+static int small_files(void) {
+    struct rlimit size = {8192, 8192};
+    return setrlimit(RLIMIT_FSIZE, &size);
+}
+
+static int with_small_files(struct other other) {
+    struct side side;
+    CHECK(small_files() == 0);
+    open_side(&side, (struct wish){0});
+    introduce(&side, other);
+    static unsigned char in[1 << 20];
+    for (int shift = 0; shift <= 20; shift++) {
+        struct op op = {0};
+        POST(&side, fi_recv(side.ep, in, sizeof in, NULL, side.peer, &op));
+        expect(&side, &op);
+        verify(in, (size_t)1 << shift, (unsigned)shift);
+    }
+    meet(&side, other);
+    close_side(&side);
+    return 0;
+}
+
+/* No file may be as large as a busy pair's ring: the pair stays on its page. Below a page there is
+ * no endpoint. */
+static void file_size(void) {
+    struct side side;
+    struct other other = start(with_small_files);
+    CHECK(small_files() == 0);
+    open_side(&side, (struct wish){0});
+    introduce(&side, other);
+    static unsigned char out[1 << 20];
+    for (int shift = 0; shift <= 20; shift++) {
+        struct op op = {0};
+        fill(out, (size_t)1 << shift, (unsigned)shift);
+        POST(&side, fi_send(side.ep, out, (size_t)1 << shift, NULL, side.peer, &op));
+        expect(&side, &op);
+    }
+    meet(&side, other);
+    finish_other(&other);
+    struct rlimit size = {100, 100};
+    CHECK(setrlimit(RLIMIT_FSIZE, &size) == 0);
+    struct fid_ep *none;
+    CHECK(fi_endpoint(side.domain, side.info, &none, NULL) == -EFBIG);
+    close_side(&side);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2);
+    if (strcmp(argv[1], "backlog") == 0) {
+        backlog();
+    } else if (strcmp(argv[1], "descriptors") == 0) {
+        descriptors(true);
+        descriptors(false);
+    } else if (strcmp(argv[1], "names") == 0) {
+        names();
+    } else if (strcmp(argv[1], "file-size") == 0) {
+        file_size();
+    } else {
+        FAIL("no case %s", argv[1]);
+    }
+    return 0;
+}
