@@ -120,56 +120,32 @@ static void descriptors(bool first) {
     finish_other(&other);
 }
 
-static int server(struct other other) {
-    struct side side;
-    open_side(&side, (struct wish){0});
-    introduce(&side, other);
-    long before = 0;
-    for (int told = 0; told < 2; told++) {
-        char byte;
-        for (double late = now() + PATIENCE; recv(other.fd, &byte, 1, MSG_DONTWAIT) != 1;) {
-            CHECK(now() < late);
-            struct op op = {0};
-            unsigned char in[8];
-            POST(&side, fi_recv(side.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, &op));
-            for (double end = now() + 0.05; now() < end && !op.done;)
-                drain(&side);
-            OK(fi_cancel(&side.ep->fid, &op));
-            wait_op(&side, &op);
-        }
-        long growth = resident_kib() - before;
-        before += growth;
-        if (told && growth > 512)
-            FAIL("the server grew by %ld KiB", growth);
-    }
-    close_side(&side);
-    return 0;
-}
-
 /* Thousands of clients, each under a name of its own: the server forgets them. */
 static void names(void) {
     enum { CLIENTS = 4000, WARM = 1000 };
-    struct side first;
-    open_side(&first, (struct wish){0});
-    struct other other = start(server);
-    introduce(&first, other);
+    struct side server;
+    open_side(&server, (struct wish){0});
     char name[256];
-    size_t room = sizeof name;
-    OK(fi_av_lookup(first.av, first.peer, name, &room));
+    own_name(&server, name, sizeof name);
+    long before = 0;
     for (int i = 0; i < CLIENTS; i++) {
         struct side side;
         open_side(&side, (struct wish){0});
         side.peer = insert(&side, name);
-        struct op op = {0};
-        POST(&side, fi_send(side.ep, "hello", 5, NULL, side.peer, &op));
-        expect(&side, &op);
+        struct op sent = {0}, received = {0};
+        char in[8];
+        POST(&side, fi_send(side.ep, "hello", 5, NULL, side.peer, &sent));
+        expect(&side, &sent);
         close_side(&side);
+        POST(&server, fi_recv(server.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, &received));
+        expect(&server, &received);
         if (i == WARM)
-            tell(other, "w", 1);
+            before = resident_kib();
     }
-    tell(other, "e", 1);
-    finish_other(&other);
-    close_side(&first);
+    long growth = resident_kib() - before;
+    if (growth > 512)
+        FAIL("the server grew by %ld KiB", growth);
+    close_side(&server);
 }
 
 static int small_files(void) {
