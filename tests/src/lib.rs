@@ -1,5 +1,7 @@
 //! Shared helpers of the suites: finding libraries and running programs.
 
+pub mod rig;
+
 use std::{env, path::PathBuf};
 
 /// The library under test: what `PERCALE_LIB` names, else the release build of this tree.

@@ -1,28 +1,25 @@
-//! Two processes on hosts that make it hard: direct copies denied, PID namespaces side by side, no
-//! room in `/dev/shm`; and with peers that die at any moment, flood each other or mean harm.
+//! Two processes and more on hosts that make it hard: direct copies denied, PID namespaces side by
+//! side, no room in `/dev/shm`; with peers that die at any moment, flood each other or mean harm;
+//! and many of everything.
 //!
-//! The programs are in `c/hosts`; each ends by itself, with a child of its own at most, and has a
-//! deadline besides. The library is `target/release/libfabric.so.1`, or what `PERCALE_LIB` names.
+//! The programs are in `c/hosts`. What every run of them is held to is in `percale_tests::rig`.
+//! `PERCALE_LONG=1` takes more time for the cases that draw at random or move much.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, time::Duration};
 
-/// No program takes longer, on a busy machine either.
-const DEADLINE: Duration = Duration::from_secs(60);
+use percale_tests::rig::{Program, is_shm, long, scratch};
+
+/// Error numbers as arguments of the programs.
+const EPERM: &str = "1";
+const ENOSYS: &str = "38";
 
 /// Direct copies fail as in sandboxes, on either side and on both.
 #[test]
 fn transfers_without_direct_copies() {
-    let programs = Programs::new(&["transfers"]);
+    let program = Program::new("transfers");
     for who in ["none", "A", "B", "both"] {
-        for reason in [libc_errno::EPERM, libc_errno::ENOSYS] {
-            programs.run("transfers", &[who, reason]);
+        for reason in [EPERM, ENOSYS] {
+            program.run(&[who, reason]);
         }
     }
 }
@@ -30,313 +27,285 @@ fn transfers_without_direct_copies() {
 /// Two processes with equal ids: eight endpoints, every pair, nothing to the wrong one.
 #[test]
 fn equal_process_ids_in_sibling_namespaces() {
-    let programs = Programs::new(&["all_pairs"]);
-    let Some(unshare) = unshare(&["--pid", "--fork", "--kill-child", "--mount-proc"]) else {
-        return;
-    };
-    let meeting = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hosts-meeting");
+    let program = Program::new("all_pairs");
+    let meeting = scratch("hosts-meeting");
     let _ = fs::remove_file(&meeting);
-    let start = |which: &str| {
-        let mut command = Command::new(&unshare[0]);
-        command.args(&unshare[1..]).arg(programs.path("all_pairs")).arg(which).arg(&meeting);
-        Running::start(command, &[])
-    };
-    let both = [start("0"), start("1")];
-    for running in both {
-        running.finish("all_pairs");
-    }
+    program.run_as_siblings(&[meeting.to_str().expect("a path of letters")]);
     let _ = fs::remove_file(&meeting);
 }
 
-/// A `/dev/shm` of 1 MiB, as containers have it, is not even needed.
+/// Every run has a `/dev/shm` of 1 MiB; this one moves 16 MiB at a time through rings alone.
 #[test]
 fn next_to_no_room_in_dev_shm() {
-    let programs = Programs::new(&["transfers"]);
-    let Some(command) = with_own_shm(&programs.path("transfers")) else { return };
-    Running::start(command, &["both", libc_errno::EPERM]).finish("transfers");
+    Program::new("transfers").run(&["both", EPERM]);
 }
 
 #[test]
 fn fifty_kills_leave_nothing() {
-    let programs = Programs::new(&["deaths"]);
-    // In a `/dev/shm` of its own, if that can be had: nobody else's files come and go there.
-    let path = programs.path("deaths");
-    let command = with_own_shm(&path).unwrap_or_else(|| Command::new(path));
-    Running::start(command, &["cycles"]).finish("deaths cycles");
+    Program::new("deaths").run(&["cycles"]);
 }
 
 #[test]
 fn operations_of_every_kind_end_with_their_peer() {
-    Programs::new(&["deaths"]).run("deaths", &["pending"]);
+    Program::new("deaths").run(&["pending"]);
 }
 
 #[test]
 fn a_peer_may_die_at_any_moment() {
-    Programs::new(&["deaths"]).run("deaths", &["any-moment"]);
+    Program::new("deaths").run(&["any-moment", if long() { "500" } else { "100" }]);
 }
 
 #[test]
 fn a_successor_at_the_same_address_is_served() {
-    Programs::new(&["deaths"]).run("deaths", &["replaced"]);
+    Program::new("deaths").run(&["replaced"]);
 }
 
 #[test]
 fn a_restarted_peer_is_not_taken_for_its_dead_predecessor() {
-    Programs::new(&["deaths"]).run("deaths", &["restarted"]);
+    Program::new("deaths").run(&["restarted"]);
 }
 
 #[test]
 fn a_sleeping_child_does_not_keep_its_dead_parents_name() {
-    Programs::new(&["deaths"]).run("deaths", &["orphaned"]);
+    Program::new("deaths").run(&["orphaned"]);
 }
 
 #[test]
 fn a_sleeper_learns_of_its_peers_end() {
-    Programs::new(&["deaths"]).run("deaths", &["asleep"]);
+    Program::new("deaths").run(&["asleep"]);
+}
+
+/// Who computes, or is stopped, for three times the bound on reporting an end is not dead.
+#[test]
+fn a_quiet_peer_is_not_a_dead_one() {
+    Program::new("deaths").run(&["quiet"]);
 }
 
 #[test]
 fn six_hundred_endpoints() {
-    Programs::new(&["floods"]).run("floods", &["endpoints"]);
+    Program::new("floods").run(&["endpoints"]);
 }
 
 #[test]
 fn cancelled_receives_complete_once() {
-    Programs::new(&["floods"]).run("floods", &["cancelled"]);
+    Program::new("floods").run(&["cancelled"]);
 }
 
 #[test]
 fn both_flood_before_either_receives() {
-    Programs::new(&["floods"]).run("floods", &["both-ways"]);
+    Program::new("floods").run(&["both-ways"]);
 }
 
 #[test]
 fn messages_that_nobody_waits_for() {
-    Programs::new(&["floods"]).run("floods", &["unexpected"]);
+    Program::new("floods").run(&["unexpected"]);
 }
 
 #[test]
 fn a_cut_message_is_not_the_last() {
-    Programs::new(&["floods"]).run("floods", &["truncated"]);
+    Program::new("floods").run(&["truncated"]);
+}
+
+/// A queue of 4 entries takes a thousand completions beside ten thousand posted receives.
+#[test]
+fn a_small_queue_loses_nothing() {
+    Program::new("queues").run(&["small"]);
+}
+
+/// A thousand sends of 8 B, of 60 KiB and of 8 MiB, before any receive is posted, both ways.
+#[test]
+fn sends_of_three_sizes_before_any_receive() {
+    Program::new("queues").run(&["sizes"]);
+}
+
+/// Sixteen processes send what is received late and in reverse order, direct copies denied.
+#[test]
+fn sixteen_senders_of_unexpected_messages() {
+    Program::new("queues").run(&["senders"]);
+}
+
+#[test]
+fn an_error_names_its_peer() {
+    Program::new("queues").run(&["third"]);
+}
+
+/// Every process to every other; what the rings of 192 would take is computed from what these do.
+#[test]
+fn sixty_four_processes_all_pairs() {
+    Program::new("crowd").run(&["64"]);
+}
+
+/// The same with so many, for long runs.
+#[test]
+fn processes_of_a_whole_node() {
+    if long() {
+        Program::new("crowd").run(&["192"]);
+    }
+}
+
+/// Sleeping after `fi_trywait` for sends, tagged sends, reads, writes and counters.
+#[test]
+fn no_wake_up_is_lost() {
+    Program::new("wakes").run(&["kinds", if long() { "20000" } else { "5000" }]);
+}
+
+#[test]
+fn two_sleepers_share_one_core() {
+    Program::new("wakes").run(&["one-core", "10000"]);
+}
+
+/// A neighbour drains its bell, floods ours, or never listens, while we sleep for another.
+#[test]
+fn no_peer_rings_for_another() {
+    if is_shm() {
+        Program::new("neighbours").run(&["bells", if long() { "5" } else { "1" }]);
+    }
+}
+
+/// A process of another user is told no at once. Needs root.
+#[test]
+fn another_user_is_refused() {
+    if is_shm() {
+        Program::new("neighbours").run(&["other-user", "0"]);
+    }
+}
+
+/// Insertions, duplicates and removals against a model, names followed by dirt.
+#[test]
+fn address_vectors_agree_with_a_model() {
+    Program::new("vector").run(&[if long() { "200000" } else { "20000" }]);
+}
+
+/// Hints that are wrong in one way: the report names that attribute first.
+#[test]
+fn reasons_name_the_wrong_attribute() {
+    Program::new("wrong").run(&[]);
+}
+
+/// Closing in every order: done, or refused as busy and done later.
+#[test]
+fn closing_in_any_order() {
+    Program::new("lifetimes").run(&["orders"]);
+}
+
+/// Endpoints come and go while another thread reads their queue.
+#[test]
+fn endpoints_close_beside_a_reader() {
+    Program::new("lifetimes").run(&["churn", if long() { "2000" } else { "200" }]);
+}
+
+/// Operations to nobody fail, quickly, and leave nothing.
+#[test]
+fn nobody_is_there() {
+    Program::new("lifetimes").run(&["nobody"]);
+}
+
+/// Four threads use one endpoint for everything at once.
+#[test]
+fn threads_share_an_endpoint() {
+    Program::new("lifetimes").run(&["threads", if long() { "20" } else { "2" }]);
 }
 
 #[test]
 fn a_full_backlog_completes_nothing() {
-    Programs::new(&["shortage"]).run("shortage", &["backlog"]);
+    Program::new("shortage").run(&["backlog"]);
 }
 
 #[test]
 fn a_peer_without_descriptors_gets_everything() {
-    Programs::new(&["shortage"]).run("shortage", &["descriptors"]);
+    Program::new("shortage").run(&["descriptors"]);
 }
 
 #[test]
 fn thousands_of_names_are_forgotten() {
-    Programs::new(&["shortage"]).run("shortage", &["names"]);
+    Program::new("shortage").run(&["names"]);
 }
 
 #[test]
 fn a_limit_of_file_sizes_ends_nobody() {
-    Programs::new(&["shortage"]).run("shortage", &["file-size"]);
+    Program::new("shortage").run(&["file-size"]);
 }
 
 /// No signal handler, no thread, no word on standard output.
 #[test]
 fn manners_of_a_guest() {
-    Programs::new(&["guest"]).run("guest", &["manners"]);
+    Program::new("guest").run(&["manners"]);
 }
 
 /// The target makes no call, serves everything and sleeps.
 #[test]
 fn automatic_progress() {
-    Programs::new(&["guest"]).run("guest", &["automatic"]);
+    let usage = Program::new("guest").run(&["automatic"]);
+    assert!(usage.wall < Duration::from_secs(20));
 }
 
 /// A thousand visits of those who say anything but what a peer says.
 #[test]
 fn visitors_that_mean_harm() {
-    Programs::new(&["hostile"]).run("hostile", &["visits", "0"]);
+    if is_shm() {
+        Program::new("hostile").run(&["visits", "0"]);
+    }
 }
 
 /// A peer that writes random words over all memory it shares.
 #[test]
 fn a_peer_that_scribbles() {
-    Programs::new(&["hostile"]).run("hostile", &["scribbles", "5"]);
+    if is_shm() {
+        Program::new("hostile").run(&["scribbles", if long() { "10" } else { "4" }]);
+    }
 }
 
 /// Rings are full of other things.
 #[test]
 fn atomics_that_find_no_room() {
-    Programs::new(&["edges"]).run("edges", &["full-rings"]);
+    Program::new("edges").run(&["full-rings"]);
 }
 
 /// No segment can be larger than a page: everything works, in small pieces.
 #[test]
 fn one_page_for_everything() {
-    Programs::new(&["edges"]).run("edges", &["small-rings"]);
+    Program::new("edges").run(&["small-rings"]);
 }
 
 /// Whoever opens its whole address space is asked for what is not there.
 #[test]
 fn addresses_where_nothing_is() {
-    Programs::new(&["edges"]).run("edges", &["address-space"]);
+    Program::new("edges").run(&["address-space"]);
 }
 
 /// Bytes of after the close are never taken for a good read.
 #[test]
 fn a_region_closed_under_a_read() {
-    Programs::new(&["edges"]).run("edges", &["closed-region"]);
+    Program::new("edges").run(&["closed-region"]);
 }
 
 #[test]
 fn a_receiver_that_breaks_its_ring() {
-    Programs::new(&["edges"]).run("edges", &["broken-ring"]);
+    Program::new("edges").run(&["broken-ring"]);
 }
 
 #[test]
 fn injected_messages_outlive_their_endpoint() {
-    Programs::new(&["edges"]).run("edges", &["injected"]);
+    Program::new("edges").run(&["injected"]);
 }
 
+/// 2^32 + 1 bytes: in segments, from a sender that sleeps, and with direct copies denied. Long runs
+/// have all sizes around the limits of 31 and 32 bits, and one-sided access.
 #[test]
 fn a_message_beyond_four_gib() {
-    let programs = Programs::new(&["huge"]);
-    programs.run("huge", &["none", libc_errno::EPERM]);
-    programs.run("huge", &["both", libc_errno::EPERM]);
-}
-
-/// Error numbers as arguments of the programs.
-mod libc_errno {
-    pub(super) const EPERM: &str = "1";
-    pub(super) const ENOSYS: &str = "38";
-}
-
-/// One case at a time: each has two busy processes, and they watch the time.
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Compiled programs.
-struct Programs {
-    _turn: MutexGuard<'static, ()>,
-}
-
-impl Programs {
-    fn new(names: &[&str]) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let programs = Self { _turn: turn };
-        for name in names {
-            programs.compile(name);
-        }
-        programs
+    let program = Program::new("huge");
+    let beyond = "4294967297";
+    program.run(&["none", EPERM, "send", beyond]);
+    program.run(&["none", EPERM, "sleeper", beyond]);
+    program.run(&["both", EPERM, "send", beyond]);
+    if !long() {
+        return;
     }
-
-    fn path(&self, name: &str) -> PathBuf {
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hosts-{name}"))
-    }
-
-    fn compile(&self, name: &str) {
-        let library = library();
-        let directory = library.parent().expect("the library is in a directory");
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let compiled = Command::new("gcc")
-            .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-I"])
-            .arg(root.join("../ffi/include"))
-            .arg(root.join("c/hosts").join(name).with_extension("c"))
-            .arg(&library)
-            .arg(format!("-Wl,-rpath,{}", directory.display()))
-            .arg("-o")
-            .arg(self.path(name))
-            .status()
-            .expect("run gcc");
-        assert!(compiled.success(), "gcc refused {name}.c");
-    }
-
-    fn run(&self, name: &str, args: &[&str]) {
-        Running::start(Command::new(self.path(name)), args)
-            .finish(&format!("{name} {}", args.join(" ")));
-    }
-}
-
-/// A program with a deadline.
-struct Running {
-    child: Child,
-    late: Instant,
-}
-
-impl Running {
-    fn start(mut command: Command, args: &[&str]) -> Self {
-        let child = command
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("start a compiled program");
-        Self { child, late: Instant::now() + DEADLINE }
-    }
-
-    /// Waits for its good end. It prints nothing on standard output, as nobody asked it to.
-    fn finish(mut self, what: &str) {
-        let status = self.wait();
-        let output = self.child.wait_with_output().expect("read what it printed");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(status.is_some_and(|status| status.success()), "{what}: {status:?}\n{said}");
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{what}");
-    }
-
-    /// `None` when it had to be ended.
-    fn wait(&mut self) -> Option<ExitStatus> {
-        while Instant::now() < self.late {
-            if let Some(status) = self.child.try_wait().expect("wait for a child") {
-                return Some(status);
+    for who in ["none", "both"] {
+        for kind in ["send", "write", "read"] {
+            for size in ["2147483647", "2147483648", "4294967295", "4294967296", beyond] {
+                program.run(&[who, EPERM, kind, size]);
             }
-            thread::sleep(Duration::from_millis(5));
         }
-        // Its children end with it.
-        let _ = self.child.kill();
-        None
     }
-}
-
-/// The program with 1 MiB of `/dev/shm` for itself, `None` where the host does not allow it.
-fn with_own_shm(program: &Path) -> Option<Command> {
-    let unshare = unshare(&["--mount"])?;
-    let mut command = Command::new(&unshare[0]);
-    let script = "mount -t tmpfs -o size=1m none /dev/shm && exec \"$0\" \"$@\"";
-    command.args(&unshare[1..]).args(["sh", "-c", script]).arg(program);
-    Some(command)
-}
-
-/// `unshare` with the rights that it needs, `None` where the host grants none.
-fn unshare(args: &[&str]) -> Option<Vec<String>> {
-    let as_root = ["unshare"].iter().chain(args).map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let as_user = ["unshare", "--user", "--map-root-user"]
-        .iter()
-        .chain(args)
-        .map(|word| (*word).to_owned())
-        .collect::<Vec<_>>();
-    let works = |command: &Vec<String>| {
-        Command::new(&command[0])
-            .args(&command[1..])
-            .arg("true")
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
-    };
-    let found = [as_root, as_user].into_iter().find(works);
-    if found.is_none() {
-        eprintln!("skipped: this host lets nobody make namespaces");
-    }
-    found
-}
-
-fn library() -> PathBuf {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/libfabric.so.1");
-    let library = env::var_os("PERCALE_LIB").map_or(built, PathBuf::from);
-    let found = library.canonicalize().unwrap_or_default();
-    assert!(
-        found.exists(),
-        "{} does not exist: build the library first, or name one in PERCALE_LIB",
-        library.display()
-    );
-    library
 }

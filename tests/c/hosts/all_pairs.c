@@ -16,6 +16,7 @@ static struct other meet_at(const char *path, int which) {
         int peer = accept(fd, NULL, NULL);
         CHECK(peer >= 0);
         close(fd);
+        own_fds++;
         return (struct other){peer, 0};
     }
     double late = now() + PATIENCE;
@@ -23,6 +24,7 @@ static struct other meet_at(const char *path, int which) {
         CHECK(now() < late);
         usleep(10000);
     }
+    own_fds++;
     return (struct other){fd, 0};
 }
 

@@ -1,8 +1,17 @@
-/* deaths CASE: the other process is killed, and nothing of it is left: no operation, no
+/* deaths CASE [ROUNDS]: the other process is killed, and nothing of it is left: no operation, no
  * descriptor, no file, no name. */
 #include "side.h"
 
-enum { SENDS = 64, READS = 8, WRITES = 8, RECEIVES = 8, LARGE = 4 << 20, KEY = 9 };
+enum {
+    SENDS = 64,
+    READS = 8,
+    WRITES = 8,
+    RECEIVES = 8,
+    ATOMICS = 8,
+    DELIVERIES = 8,
+    LARGE = 4 << 20,
+    KEY = 9
+};
 
 struct place {
     uint64_t addr;
@@ -48,8 +57,7 @@ static void check_all(struct side *side, struct op *ops, int count, double late)
             FAIL("%d of %d operations do not complete", left, count);
     }
     /* And once only. */
-    for (double end = now() + 0.05; now() < end;)
-        drain(side);
+    linger(side, 0.05);
     for (int i = 0; i < count; i++)
         CHECK(ops[i].done == 1);
 }
@@ -78,12 +86,21 @@ static void pending(int when) {
     }
     if (when == 2)
         CHECK(kill(other.pid, SIGSTOP) == 0);
-    enum { ALL = SENDS + READS + WRITES + RECEIVES };
+    enum { ALL = SENDS + READS + WRITES + RECEIVES + ATOMICS + DELIVERIES + 1 };
     struct op ops[ALL];
     memset(ops, 0, sizeof ops);
     int n = 0;
-    for (int i = 0; i < RECEIVES; i++, n++)
-        POST(&side, fi_trecv(side.ep, bytes, 8, NULL, side.peer, 1000, 0, &ops[n]));
+    for (int i = 0; i < RECEIVES; i++, n++) {
+        if (i % 2) {
+            POST(&side, fi_trecv(side.ep, bytes, 8, NULL, side.peer, 1000, 0, &ops[n]));
+        } else {
+            POST(&side, fi_recv(side.ep, bytes, 8, NULL, side.peer, &ops[n]));
+        }
+    }
+    struct iovec iov = {bytes, 4096};
+    struct fi_msg several = {
+        .msg_iov = &iov, .iov_count = 1, .addr = side.peer, .context = &ops[n++]};
+    POST(&side, fi_recvmsg(side.ep, &several, FI_MULTI_RECV | FI_COMPLETION));
     for (int i = 0; i < SENDS; i++, n++) {
         size_t len = (size_t)8 << (i % 20);
         POST(&side, fi_tsend(side.ep, bytes, len, NULL, side.peer, (uint64_t)i, &ops[n]));
@@ -94,6 +111,23 @@ static void pending(int when) {
     for (int i = 0; i < WRITES; i++, n++)
         POST(&side, fi_write(side.ep, bytes, (size_t)8 << 2 * i, NULL, side.peer, theirs.addr,
                              theirs.key, &ops[n]));
+    static uint64_t one = 1, old[ATOMICS];
+    for (int i = 0; i < ATOMICS; i++, n++) {
+        if (i % 2) {
+            POST(&side, fi_fetch_atomic(side.ep, &one, 1, NULL, &old[i], NULL, side.peer,
+                                        theirs.addr, theirs.key, FI_UINT64, FI_SUM, &ops[n]));
+        } else {
+            POST(&side, fi_atomic(side.ep, &one, 1, NULL, side.peer, theirs.addr, theirs.key,
+                                  FI_UINT64, FI_SUM, &ops[n]));
+        }
+    }
+    for (int i = 0; i < DELIVERIES; i++, n++) {
+        struct iovec part = {bytes, (size_t)8 << 2 * i};
+        struct fi_msg msg = {
+            .msg_iov = &part, .iov_count = 1, .addr = side.peer, .context = &ops[n]};
+        POST(&side, fi_sendmsg(side.ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE));
+    }
+    CHECK(n == ALL);
     if (when != 2)
         drain(&side);
     kill_other(&other);
@@ -101,7 +135,7 @@ static void pending(int when) {
     int failed = 0;
     for (int i = 0; i < n; i++)
         failed += ops[i].err != 0;
-    CHECK(failed >= RECEIVES + READS);
+    CHECK(failed >= RECEIVES + 1 + READS + ATOMICS + DELIVERIES);
     CHECK(open_fds() == before);
     close_side(&side);
 }
@@ -147,8 +181,7 @@ static void cycles(int rounds) {
         wait_op(&side, &end);
         CHECK(end.done == 1 && end.err == FI_ECANCELED);
     }
-    for (double end = now() + 0.05; now() < end;)
-        drain(&side);
+    linger(&side, 0.05);
     if (open_fds() != fds)
         FAIL("%d descriptors were open, now %d", fds, open_fds());
     CHECK(entries_of("/dev/shm") == files);
@@ -210,11 +243,9 @@ static void any_moment(int rounds) {
             CHECK(killed || (!a.err && !b.err));
             ended = a.err && killed;
         }
-        CHECK(waitpid(other.pid, NULL, 0) == other.pid);
-        close(other.fd);
+        bury(&other);
     }
-    for (double end = now() + 0.05; now() < end;)
-        drain(&side);
+    linger(&side, 0.05);
     if (open_fds() != fds)
         FAIL("%d descriptors were open, now %d", fds, open_fds());
     close_side(&side);
@@ -266,8 +297,7 @@ static void replaced(void) {
             expect(&side, &op);
             CHECK(value == i);
         }
-        for (double end = now() + 0.01; now() < end;)
-            drain(&side);
+        linger(&side, 0.01);
         struct op op = {0};
         char byte = 1;
         POST(&side, fi_send(side.ep, &byte, 1, NULL, side.peer, &op));
@@ -314,8 +344,7 @@ static void asleep(void) {
     note_error(&side);
     CHECK(op.done == 1 && op.err);
     waitpid(killer, NULL, 0);
-    waitpid(other.pid, NULL, 0);
-    close(other.fd);
+    bury(&other);
     /* Nothing is left to burn time on. */
     cpu = cpu_time();
     CHECK(fi_cq_sread(side.cq, &entry, 1, NULL, 500) == -FI_EAGAIN);
@@ -411,15 +440,90 @@ static void orphaned(void) {
     CHECK(kill(child, SIGKILL) == 0);
 }
 
+/* A peer's end is reported within this many seconds. */
+#define BOUND 1.0
+
+enum { STREAM = 400, PIECE = 8192 };
+
+/* Answers once, then computes for three times the bound; receives everything afterwards, and waits
+ * for its end. */
+static int busy_peer(struct other other) {
+    struct side side;
+    patience = 30;
+    open_side(&side, (struct wish){0});
+    introduce(&side, other);
+    unsigned char *bytes = malloc(PIECE);
+    CHECK(bytes);
+    struct op op = {0};
+    POST(&side, fi_recv(side.ep, bytes, 1, NULL, side.peer, &op));
+    expect(&side, &op);
+    meet(&side, other);
+    for (double end = now() + 3 * BOUND; now() < end;)
+        bytes[0]++;
+    for (unsigned i = 0; i < STREAM; i++) {
+        POST(&side, fi_recv(side.ep, bytes, PIECE, NULL, side.peer, &op));
+        expect(&side, &op);
+        verify(bytes, PIECE, i);
+    }
+    meet(&side, other);
+    for (;;)
+        drain(&side);
+}
+
+/* Full rings, and a peer that makes no progress: computing, then stopped. It lives. Once killed, it
+ * is reported within the bound. */
+static void quiet(void) {
+    struct side side;
+    patience = 30;
+    open_side(&side, (struct wish){0});
+    unsigned char *bytes = malloc((size_t)STREAM * PIECE);
+    CHECK(bytes);
+    struct other other = start(busy_peer);
+    introduce(&side, other);
+    struct op op = {0};
+    POST(&side, fi_send(side.ep, bytes, 1, NULL, side.peer, &op));
+    expect(&side, &op);
+    meet(&side, other);
+    static struct op sends[STREAM];
+    for (unsigned i = 0; i < STREAM; i++) {
+        unsigned char *piece = bytes + (size_t)i * PIECE;
+        fill(piece, PIECE, i);
+        POST(&side, fi_send(side.ep, piece, PIECE, NULL, side.peer, &sends[i]));
+    }
+    linger(&side, BOUND);
+    CHECK(!sends[STREAM - 1].done);
+    for (int i = 0; i < STREAM; i++)
+        expect(&side, &sends[i]);
+    meet(&side, other);
+
+    CHECK(kill(other.pid, SIGSTOP) == 0);
+    for (unsigned i = 0; i < STREAM; i++)
+        POST(&side, fi_send(side.ep, bytes, PIECE, NULL, side.peer, &sends[i]));
+    linger(&side, 3 * BOUND);
+    for (int i = 0; i < STREAM; i++)
+        CHECK(!sends[i].err);
+    CHECK(!sends[STREAM - 1].done);
+    kill_other(&other);
+    double killed = now();
+    wait_op(&side, &sends[STREAM - 1]);
+    double took = now() - killed;
+    CHECK(sends[STREAM - 1].err);
+    fprintf(stderr, "reported after %.1f ms\n", took * 1e3);
+    CHECK(took < BOUND);
+    check_all(&side, sends, STREAM, now() + BOUND);
+    close_side(&side);
+    free(bytes);
+}
+
 int main(int argc, char **argv) {
-    CHECK(argc == 2);
+    CHECK(argc >= 2);
     if (strcmp(argv[1], "pending") == 0) {
         for (int when = 0; when < 3; when++)
             pending(when);
     } else if (strcmp(argv[1], "cycles") == 0) {
         cycles(50);
-    } else if (strcmp(argv[1], "any-moment") == 0) {
-        any_moment(100);
+    } else if (strcmp(argv[1], "any-moment") == 0 && argc == 3) {
+        any_moment(atoi(argv[2]));
     } else if (strcmp(argv[1], "replaced") == 0) {
         replaced();
     } else if (strcmp(argv[1], "asleep") == 0) {
@@ -428,6 +532,8 @@ int main(int argc, char **argv) {
         restarted();
     } else if (strcmp(argv[1], "orphaned") == 0) {
         orphaned();
+    } else if (strcmp(argv[1], "quiet") == 0) {
+        quiet();
     } else {
         FAIL("no case %s", argv[1]);
     }

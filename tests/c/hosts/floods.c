@@ -84,8 +84,7 @@ static void unexpected_receiver(struct other other) {
     long before = resident_kib();
     char all;
     hear(&side, other, &all, 1);
-    for (double end = now() + 0.2; now() < end;)
-        drain(&side);
+    linger(&side, 0.2);
     long growth = resident_kib() - before;
     if (growth > 64 << 10)
         FAIL("the receiver grew by %ld KiB", growth);
@@ -229,7 +228,7 @@ static void short_receiver(struct other other) {
             size_t len = LENGTHS[i], half = len / 2;
             if (kind == 2) {
                 /* Room for one and a half, then for the last. */
-                struct op op = {0}, last = {0};
+                struct op op = {.several = 1}, last = {0};
                 struct iovec iov = {bytes, len + half};
                 struct fi_msg msg = {
                     .msg_iov = &iov, .iov_count = 1, .addr = side.peer, .context = &op};

@@ -315,8 +315,7 @@ static void visits(void) {
     char name[256];
     open_side(&side, (struct wish){.wait = FI_WAIT_UNSPEC});
     serve_honest(&side);
-    for (double end = now() + 0.05; now() < end;)
-        drain(&side);
+    linger(&side, 0.05);
     int before = open_fds();
     struct other other = start(visitor);
     int after_start = open_fds();
@@ -324,8 +323,7 @@ static void visits(void) {
     tell(other, name + strlen("fi_shm://"), strlen(name) - strlen("fi_shm://") + 1);
     char byte;
     hear(&side, other, &byte, 1);
-    for (double end = now() + 0.05; now() < end;)
-        drain(&side);
+    linger(&side, 0.05);
     serve_honest(&side);
     /* The silent ones cost no time. */
     struct fi_cq_tagged_entry entry;
@@ -336,8 +334,7 @@ static void visits(void) {
         FAIL("%.0f ms of processor time while silent peers wait", used * 1e3);
     tell(other, &byte, 1);
     hear(&side, other, &byte, 1);
-    for (double end = now() + 0.1; now() < end;)
-        drain(&side);
+    linger(&side, 0.1);
     if (open_fds() != after_start)
         FAIL("%d descriptors were open, now %d", after_start, open_fds());
     finish_other(&other);

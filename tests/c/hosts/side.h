@@ -1,4 +1,7 @@
-/* One endpoint, operations that count their completions, and a second process to talk to. */
+/* One endpoint, operations that count their completions, and a second process to talk to.
+ *
+ * For every case: an operation completes once, and closing leaves no descriptor behind. The
+ * provider is PERCALE_PROVIDER's, "shm" if that is not set. */
 #ifndef SIDE_H
 #define SIDE_H
 
@@ -92,7 +95,11 @@ struct op {
     size_t olen;
     uint64_t flags;
     uint64_t tag;
+    uint64_t data;
+    fi_addr_t src;
     void *buf;
+    /* A multi-receive buffer, which completes with each message. */
+    int several;
 };
 
 struct side {
@@ -104,17 +111,44 @@ struct side {
     struct fid_ep *ep;
     fi_addr_t peer;
     long completions;
+    /* Remote CQ data that came without a context of ours: how many, and their sum. */
+    long written;
+    uint64_t written_sum;
+    int fds_before;
 };
+
+/* Descriptors of the programs themselves. */
+static int own_fds;
 
 struct wish {
     uint64_t caps;
     int progress;
     enum fi_wait_obj wait;
     const char *name;
+    size_t cq_size;
 };
 
+/* Entries of a directory; open descriptors for "/proc/self/fd". */
+static inline int entries_of(const char *path) {
+    int count = 0;
+    DIR *dir = opendir(path);
+    CHECK(dir);
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+static inline int open_fds(void) { return entries_of("/proc/self/fd"); }
+
+static inline const char *provider(void) {
+    const char *name = getenv("PERCALE_PROVIDER");
+    return name ? name : "shm";
+}
+
 static inline void join_side(struct side *side, const struct side *shared, struct wish wish) {
-    struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = wish.wait};
+    struct fi_cq_attr cq = {
+        .format = FI_CQ_FORMAT_TAGGED, .wait_obj = wish.wait, .size = wish.cq_size};
     struct fi_av_attr av = {.type = FI_AV_TABLE};
     struct fi_info *hints = fi_allocinfo();
     CHECK(hints);
@@ -123,15 +157,16 @@ static inline void join_side(struct side *side, const struct side *shared, struc
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR;
     hints->domain_attr->progress = wish.progress;
-    hints->fabric_attr->prov_name = strdup("shm");
+    hints->fabric_attr->prov_name = strdup(provider());
     uint64_t flags = wish.name ? FI_SOURCE : 0;
-    OK(fi_getinfo(FI_VERSION(1, 18), wish.name, NULL, flags, hints, &side->info));
+    OK(fi_getinfo(FI_VERSION(1, 20), wish.name, NULL, flags, hints, &side->info));
     fi_freeinfo(hints);
     if (shared) {
         side->fabric = shared->fabric;
         side->domain = shared->domain;
         side->av = shared->av;
     } else {
+        side->fds_before = open_fds() - own_fds;
         OK(fi_fabric(side->info->fabric_attr, &side->fabric, NULL));
         OK(fi_domain(side->fabric, side->info, &side->domain, NULL));
         OK(fi_av_open(side->domain, &av, &side->av, NULL));
@@ -159,6 +194,14 @@ static inline void close_side(struct side *side) {
     OK(fi_close(&side->av->fid));
     OK(fi_close(&side->domain->fid));
     OK(fi_close(&side->fabric->fid));
+    int left = open_fds() - own_fds - side->fds_before;
+    if (left)
+        FAIL("%d descriptors are left", left);
+}
+
+static inline void count(struct op *op) {
+    if (op->done++ && !op->several)
+        FAIL("an operation completes for the second time");
 }
 
 static inline void note_error(struct side *side) {
@@ -168,7 +211,8 @@ static inline void note_error(struct side *side) {
     if (!error.op_context)
         return;
     struct op *op = error.op_context;
-    op->done++;
+    count(op);
+    op->src = error.src_addr;
     op->err = error.err;
     op->len = error.len;
     op->olen = error.olen;
@@ -191,9 +235,13 @@ static inline void drain(struct side *side) {
         side->completions += got;
         for (ssize_t i = 0; i < got; i++) {
             struct op *op = entries[i].op_context;
-            if (!op)
+            if (!op) {
+                side->written++;
+                side->written_sum += entries[i].data;
                 continue;
-            op->done++;
+            }
+            count(op);
+            op->data = entries[i].data;
             op->len = entries[i].len;
             op->flags = entries[i].flags;
             op->tag = entries[i].tag;
@@ -240,24 +288,33 @@ static inline struct other start(int (*run)(struct other)) {
         if (getppid() != parent)
             _exit(1);
         role = "B";
+        own_fds = 0;
         close(fds[0]);
         _exit(run((struct other){fds[1], parent}));
     }
     close(fds[1]);
+    own_fds++;
     return (struct other){fds[0], pid};
 }
 
-/* Ends it, or waits for its good end. */
-static inline void kill_other(struct other *other) {
-    CHECK(kill(other->pid, SIGKILL) == 0);
-    CHECK(waitpid(other->pid, NULL, 0) == other->pid);
-    close(other->fd);
-}
-
-static inline void finish_other(struct other *other) {
+/* Waits for its end. */
+static inline int bury(struct other *other) {
     int status;
     CHECK(waitpid(other->pid, &status, 0) == other->pid);
     close(other->fd);
+    own_fds--;
+    return status;
+}
+
+/* Ends it. */
+static inline void kill_other(struct other *other) {
+    CHECK(kill(other->pid, SIGKILL) == 0);
+    bury(other);
+}
+
+/* Waits for its good end. */
+static inline void finish_other(struct other *other) {
+    int status = bury(other);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         FAIL("B ended with status 0x%x", status);
 }
@@ -326,18 +383,11 @@ static inline void verify(const unsigned char *bytes, size_t len, unsigned seed)
     }
 }
 
-/* Entries of a directory; open descriptors for "/proc/self/fd". */
-static inline int entries_of(const char *path) {
-    int count = 0;
-    DIR *dir = opendir(path);
-    CHECK(dir);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
+/* Progress for a while. */
+static inline void linger(struct side *side, double seconds) {
+    for (double end = now() + seconds; now() < end;)
+        drain(side);
 }
-
-static inline int open_fds(void) { return entries_of("/proc/self/fd"); }
 
 /* Lines of /proc/net/unix with one of our names. */
 static inline int socket_names(const char *part) {
