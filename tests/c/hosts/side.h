@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <dirent.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -146,7 +147,8 @@ static inline const char *provider(void) {
     return name ? name : "shm";
 }
 
-static inline void join_side(struct side *side, const struct side *shared, struct wish wish) {
+/* All but the last step, for those who bind more. */
+static inline void prepare_side(struct side *side, const struct side *shared, struct wish wish) {
     struct fi_cq_attr cq = {
         .format = FI_CQ_FORMAT_TAGGED, .wait_obj = wish.wait, .size = wish.cq_size};
     struct fi_av_attr av = {.type = FI_AV_TABLE};
@@ -175,6 +177,10 @@ static inline void join_side(struct side *side, const struct side *shared, struc
     OK(fi_cq_open(side->domain, &cq, &side->cq, NULL));
     OK(fi_ep_bind(side->ep, &side->av->fid, 0));
     OK(fi_ep_bind(side->ep, &side->cq->fid, FI_TRANSMIT | FI_RECV));
+}
+
+static inline void join_side(struct side *side, const struct side *shared, struct wish wish) {
+    prepare_side(side, shared, wish);
     OK(fi_enable(side->ep));
 }
 
@@ -183,14 +189,7 @@ static inline void open_side(struct side *side, struct wish wish) {
     join_side(side, NULL, wish);
 }
 
-static inline void close_endpoint(struct side *side) {
-    OK(fi_close(&side->ep->fid));
-    OK(fi_close(&side->cq->fid));
-    fi_freeinfo(side->info);
-}
-
-static inline void close_side(struct side *side) {
-    close_endpoint(side);
+static inline void close_shared(struct side *side) {
     OK(fi_close(&side->av->fid));
     OK(fi_close(&side->domain->fid));
     OK(fi_close(&side->fabric->fid));
@@ -199,7 +198,25 @@ static inline void close_side(struct side *side) {
         FAIL("%d descriptors are left", left);
 }
 
-static inline void count(struct op *op) {
+static inline void close_endpoint(struct side *side) {
+    OK(fi_close(&side->ep->fid));
+    OK(fi_close(&side->cq->fid));
+    fi_freeinfo(side->info);
+}
+
+/* What is left when the endpoint is closed. */
+static inline void close_rest(struct side *side) {
+    OK(fi_close(&side->cq->fid));
+    fi_freeinfo(side->info);
+    close_shared(side);
+}
+
+static inline void close_side(struct side *side) {
+    close_endpoint(side);
+    close_shared(side);
+}
+
+static inline void count_op(struct op *op) {
     if (op->done++ && !op->several)
         FAIL("an operation completes for the second time");
 }
@@ -211,7 +228,7 @@ static inline void note_error(struct side *side) {
     if (!error.op_context)
         return;
     struct op *op = error.op_context;
-    count(op);
+    count_op(op);
     op->src = error.src_addr;
     op->err = error.err;
     op->len = error.len;
@@ -220,9 +237,29 @@ static inline void note_error(struct side *side) {
     op->tag = error.tag;
 }
 
-/* Progress, and everything that has completed. */
+static inline void count_entry(struct side *side, const struct fi_cq_tagged_entry *entry) {
+    struct op *op = entry->op_context;
+    side->completions++;
+    if (!op) {
+        side->written++;
+        side->written_sum += entry->data;
+        return;
+    }
+    count_op(op);
+    op->data = entry->data;
+    op->len = entry->len;
+    op->flags = entry->flags;
+    op->tag = entry->tag;
+    op->buf = entry->buf;
+}
+
+/* Progress, and everything that has completed. Two processes that only poll would wait for each
+ * other's turn on a machine where others are busy, too: so it gives up its own at times. */
 static inline void drain(struct side *side) {
+    static unsigned fruitless;
     struct fi_cq_tagged_entry entries[16];
+    if (++fruitless % 2048 == 0)
+        sched_yield();
     for (;;) {
         ssize_t got = fi_cq_read(side->cq, entries, 16);
         if (got == -FI_EAVAIL) {
@@ -232,21 +269,9 @@ static inline void drain(struct side *side) {
         if (got == -FI_EAGAIN)
             return;
         CHECK(got > 0);
-        side->completions += got;
-        for (ssize_t i = 0; i < got; i++) {
-            struct op *op = entries[i].op_context;
-            if (!op) {
-                side->written++;
-                side->written_sum += entries[i].data;
-                continue;
-            }
-            count(op);
-            op->data = entries[i].data;
-            op->len = entries[i].len;
-            op->flags = entries[i].flags;
-            op->tag = entries[i].tag;
-            op->buf = entries[i].buf;
-        }
+        fruitless = 0;
+        for (ssize_t i = 0; i < got; i++)
+            count_entry(side, &entries[i]);
         if (got < 16)
             return;
     }
