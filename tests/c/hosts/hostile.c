@@ -1,93 +1,6 @@
 /* hostile CASE SECONDS: processes that know where an endpoint listens and how peers introduce
  * themselves. The endpoint neither crashes nor hangs, and serves its honest peers. */
-#include "side.h"
-#include <stddef.h>
-#include <sys/mman.h>
-#include <sys/un.h>
-
-/* As peers do it (provider-shm, link). */
-struct hello {
-    char magic[8];
-    uint32_t version;
-    uint32_t sleeps;
-    unsigned char id[16];
-    uint64_t probe[2];
-    char address[96];
-};
-
-enum { HEAD = 48, VERSION = 1, SLOTS = 16, PAGE = 4096, LINE = 64 };
-
-static char owner[128];
-static uint64_t dice = 88172645463325252u;
-
-static uint64_t roll(void) {
-    dice ^= dice << 13;
-    dice ^= dice >> 7;
-    dice ^= dice << 17;
-    return dice;
-}
-
-static int connect_to(const char *name) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int len = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "percale/%u/%s", getuid(),
-                       name);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    CHECK(fd >= 0);
-    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
-    if (connect(fd, (struct sockaddr *)&address, size) != 0)
-        FAIL("cannot connect: %s", strerror(errno));
-    return fd;
-}
-
-static void say(int fd, const void *bytes, size_t len) { send(fd, bytes, len, MSG_NOSIGNAL); }
-
-static size_t make_hello(struct hello *hello, const char *address) {
-    memset(hello, 0, sizeof *hello);
-    memcpy(hello->magic, "PercaleH", 8);
-    hello->version = VERSION;
-    for (int i = 0; i < 16; i++)
-        hello->id[i] = (unsigned char)roll();
-    return HEAD + (size_t)snprintf(hello->address, sizeof hello->address, "fi_shm://%s", address) +
-           1;
-}
-
-static void say_hello(int fd, const char *address) {
-    struct hello hello;
-    size_t len = make_hello(&hello, address);
-    say(fd, &hello, len);
-}
-
-static void give(int fd, uint64_t slots, uint64_t bytes, const int *fds, int count) {
-    struct {
-        char magic[8];
-        uint64_t slots, bytes;
-    } ring = {{0}, slots, bytes};
-    memcpy(ring.magic, "PercaleR", 8);
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(8 * sizeof(int))];
-    } control;
-    memset(&control, 0, sizeof control);
-    struct iovec iov = {&ring, sizeof ring};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (count) {
-        msg.msg_control = &control;
-        msg.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
-        control.head.cmsg_level = SOL_SOCKET;
-        control.head.cmsg_type = SCM_RIGHTS;
-        control.head.cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
-        memcpy(CMSG_DATA(&control.head), fds, (size_t)count * sizeof(int));
-    }
-    sendmsg(fd, &msg, MSG_NOSIGNAL);
-}
-
-static int make_ring(int sealed) {
-    int fd = memfd_create("ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    CHECK(fd >= 0 && ftruncate(fd, PAGE) == 0);
-    if (sealed)
-        CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
-    return fd;
-}
+#include "visitor.h"
 
 /* One visit of a kind. */
 static void visit(int kind) {
@@ -229,24 +142,14 @@ static int scribbler(struct other other) {
         uint64_t *back = MAP_FAILED;
         uint32_t next = 1;
         int wild = (int)(roll() % 2);
-        char said[256];
         for (double until = now() + 0.02 + (double)(roll() % 100) / 1e3; now() < until;) {
-            union {
-                struct cmsghdr head;
-                char room[CMSG_SPACE(sizeof(int))];
-            } control;
-            struct iovec iov = {said, sizeof said};
-            struct msghdr msg = {.msg_iov = &iov,
-                                 .msg_iovlen = 1,
-                                 .msg_control = &control,
-                                 .msg_controllen = sizeof control};
-            ssize_t heard = recvmsg(fd, &msg, MSG_DONTWAIT);
+            int theirs;
+            int heard = take(fd, &theirs);
             if (heard == 0)
                 break;
-            if (heard > 0 && CMSG_FIRSTHDR(&msg) && back == MAP_FAILED) {
-                int theirs;
-                memcpy(&theirs, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof theirs);
-                back = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, theirs, 0);
+            if (theirs >= 0) {
+                if (back == MAP_FAILED)
+                    back = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, theirs, 0);
                 close(theirs);
             }
             for (int i = 0; i < 8; i++) {
