@@ -177,7 +177,11 @@ impl Running {
             thread::sleep(Duration::from_millis(2));
         }
         let cpu = cpu_of_children().saturating_sub(self.cpu);
-        eprint!("{what}: {:.2} s, {:.2} s of processor time\n{said}", wall.as_secs_f64(), cpu.as_secs_f64());
+        eprint!(
+            "{what}: {:.2} s, {:.2} s of processor time\n{said}",
+            wall.as_secs_f64(),
+            cpu.as_secs_f64()
+        );
         Usage { wall, cpu }
     }
 }

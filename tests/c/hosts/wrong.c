@@ -1,0 +1,89 @@
+/* wrong: hints that are wrong in one way. Discovery finds nothing, and the first line of its report
+ * names the attribute; so does a release build. */
+#include "side.h"
+#include <rdma/percale.h>
+
+static void multicast(struct fi_info *h) { h->caps = FI_MSG | FI_MULTICAST; }
+static void device_memory(struct fi_info *h) { h->caps = FI_MSG | FI_HMEM; }
+static void no_such_level(struct fi_info *h) { h->domain_attr->threading = 77; }
+static void connected(struct fi_info *h) { h->ep_attr->type = FI_EP_MSG; }
+static void datagrams(struct fi_info *h) { h->ep_attr->type = FI_EP_DGRAM; }
+static void protocol(struct fi_info *h) { h->ep_attr->protocol = FI_PROTO_RDMA_CM_IB_RC; }
+static void internet(struct fi_info *h) { h->addr_format = FI_SOCKADDR_IN; }
+static void long_key(struct fi_info *h) { h->domain_attr->mr_key_size = 16; }
+static void long_data(struct fi_info *h) { h->domain_attr->cq_data_size = 16; }
+static void large_inject(struct fi_info *h) { h->tx_attr->inject_size = 1 << 20; }
+static void deep_queue(struct fi_info *h) { h->tx_attr->size = 1 << 30; }
+static void many_pieces(struct fi_info *h) { h->rx_attr->iov_limit = 1000; }
+static void buffered(struct fi_info *h) { h->rx_attr->total_buffered_recv = 1 << 20; }
+static void secret(struct fi_info *h) { h->ep_attr->auth_key_size = 16; }
+static void device(struct fi_info *h) { h->domain_attr->name = strdup("mlx5_0"); }
+static void network(struct fi_info *h) { h->fabric_attr->name = strdup("192.0.2.0/24"); }
+static void contexts(struct fi_info *h) { h->ep_attr->tx_ctx_cnt = 4; }
+static void durable(struct fi_info *h) { h->tx_attr->op_flags = FI_COMMIT_COMPLETE; }
+
+static const struct {
+    void (*spoil)(struct fi_info *);
+    const char *attribute;
+} WRONG[] = {
+    {multicast, "caps"},
+    {device_memory, "caps"},
+    {no_such_level, "domain_attr.threading"},
+    {connected, "ep_attr.type"},
+    {datagrams, "ep_attr.type"},
+    {protocol, "ep_attr.protocol"},
+    {internet, "addr_format"},
+    {long_key, "domain_attr.mr_key_size"},
+    {long_data, "domain_attr.cq_data_size"},
+    {large_inject, "tx_attr.inject_size"},
+    {deep_queue, "tx_attr.size"},
+    {many_pieces, "rx_attr.iov_limit"},
+    {buffered, "rx_attr.total_buffered_recv"},
+    {secret, "ep_attr.auth_key_size"},
+    {device, "domain_attr.name"},
+    {network, "fabric_attr.name"},
+    {contexts, "ep_attr.tx_ctx_cnt"},
+    {durable, "tx_attr.op_flags"},
+};
+enum { COUNT = sizeof WRONG / sizeof *WRONG };
+
+static struct fi_info *plain_hints(void) {
+    struct fi_info *hints = fi_allocinfo();
+    CHECK(hints);
+    hints->caps = FI_MSG | FI_TAGGED | FI_RMA;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR;
+    hints->fabric_attr->prov_name = strdup(provider());
+    return hints;
+}
+
+/* The report's first line has to name the attribute. */
+static void check_report(const char *attribute) {
+    struct fid *fid;
+    char first[1024], wanted[128];
+    OK(fi_open(FI_VERSION(1, 13), PERCALE_EXPLAIN, NULL, 0, 0, &fid, NULL));
+    const char *text = ((struct fid_percale_explain *)fid)->text;
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(text, "\n"), text);
+    snprintf(wanted, sizeof wanted, ": %s: wanted ", attribute);
+    if (strncmp(first, provider(), strlen(provider())) || !strstr(first, wanted))
+        FAIL("\"%s\" is not what the report says first:\n%s", wanted, text);
+    fi_close(fid);
+}
+
+int main(void) {
+    struct fi_info *infos, *hints = plain_hints();
+    OK(fi_getinfo(FI_VERSION(1, 20), NULL, NULL, 0, hints, &infos));
+    fi_freeinfo(infos);
+    fi_freeinfo(hints);
+    for (int i = 0; i < COUNT; i++) {
+        hints = plain_hints();
+        WRONG[i].spoil(hints);
+        int status = fi_getinfo(FI_VERSION(1, 20), NULL, NULL, 0, hints, &infos);
+        if (status != -FI_ENODATA)
+            FAIL("%s: %d", WRONG[i].attribute, status);
+        check_report(WRONG[i].attribute);
+        fi_freeinfo(hints);
+    }
+    fprintf(stderr, "%d hints, each report begins with the wrong one\n", COUNT);
+    return 0;
+}
