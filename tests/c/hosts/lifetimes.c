@@ -177,6 +177,31 @@ static double thread_time(void) {
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+/* A failed first attempt spoils nothing: somebody takes the address, and the next one works. */
+static void late_comer(void) {
+    static const char name[] = "fi_shm://hosts.lifetimes.late";
+    struct side early, late;
+    open_side(&early, (struct wish){0});
+    early.peer = insert(&early, name);
+    for (int i = 0; i < 3; i++) {
+        struct op refused = {0}, out = {0}, in = {0};
+        uint64_t value = 5, got = 0;
+        POST(&early, fi_send(early.ep, &value, 8, NULL, early.peer, &refused));
+        wait_op(&early, &refused);
+        CHECK(refused.err);
+        memset(&late, 0, sizeof late);
+        join_side(&late, &early, (struct wish){.name = name + strlen("fi_shm://")});
+        POST(&late, fi_recv(late.ep, &got, 8, NULL, FI_ADDR_UNSPEC, &in));
+        POST(&early, fi_send(early.ep, &value, 8, NULL, early.peer, &out));
+        expect(&early, &out);
+        expect(&late, &in);
+        CHECK(got == 5);
+        close_endpoint(&late);
+        linger(&early, 0.05);
+    }
+    close_side(&early);
+}
+
 /* Nobody has the address: every operation is accepted and fails, soon and by name. Then as many
  * addresses of which each is tried once and removed. */
 static void nobody(void) {
@@ -218,6 +243,7 @@ static void nobody(void) {
     CHECK(worst < 0.005 && latest < 1);
     CHECK(same - before < 1024 && resident_kib() - same < 16 << 10);
     close_side(&side);
+    late_comer();
 }
 
 /* One side sends from two threads while others read its queue, change the vector and register

@@ -16,7 +16,7 @@ static void large_inject(struct fi_info *h) { h->tx_attr->inject_size = 1 << 20;
 static void deep_queue(struct fi_info *h) { h->tx_attr->size = 1 << 30; }
 static void many_pieces(struct fi_info *h) { h->rx_attr->iov_limit = 1000; }
 static void buffered(struct fi_info *h) { h->rx_attr->total_buffered_recv = 1 << 20; }
-static void secret(struct fi_info *h) { h->ep_attr->auth_key_size = 16; }
+static void prefixed(struct fi_info *h) { h->ep_attr->msg_prefix_size = 8; }
 static void device(struct fi_info *h) { h->domain_attr->name = strdup("mlx5_0"); }
 static void network(struct fi_info *h) { h->fabric_attr->name = strdup("192.0.2.0/24"); }
 static void contexts(struct fi_info *h) { h->ep_attr->tx_ctx_cnt = 4; }
@@ -39,7 +39,7 @@ static const struct {
     {deep_queue, "tx_attr.size"},
     {many_pieces, "rx_attr.iov_limit"},
     {buffered, "rx_attr.total_buffered_recv"},
-    {secret, "ep_attr.auth_key_size"},
+    {prefixed, "ep_attr.msg_prefix_size"},
     {device, "domain_attr.name"},
     {network, "fabric_attr.name"},
     {contexts, "ep_attr.tx_ctx_cnt"},

@@ -1,0 +1,43 @@
+//! The documents name what exists.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+/// Every test that `docs/src/faults.md` names is a test of this tree.
+#[test]
+fn tests_that_the_documents_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = fs::read_to_string(root.join("docs/src/faults.md")).expect("the page");
+    let mut tests = BTreeSet::new();
+    for place in ["fabric-core", "provider-shm", "ffi", "percale", "tests"] {
+        collect(&root.join(place), &mut tests);
+    }
+    let rows = page.lines().filter_map(|line| line.strip_suffix('|')?.rsplit_once('|'));
+    let mut named = 0;
+    for (_, cell) in rows {
+        for name in cell.split('`').skip(1).step_by(2) {
+            assert!(tests.contains(name), "there is no test {name}");
+            named += 1;
+        }
+    }
+    assert!(named > 50, "only {named} tests are named");
+}
+
+/// Names of the functions behind `#[test]`.
+fn collect(place: &Path, tests: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(place).expect("a directory of sources").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, tests);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).expect("a source");
+            let mut is_test = false;
+            for line in text.lines().map(str::trim) {
+                if let Some(name) = line.strip_prefix("fn ").filter(|_| is_test) {
+                    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
+                    tests.insert(name[..end.unwrap_or(name.len())].to_owned());
+                }
+                is_test = line == "#[test]" || (is_test && line.starts_with("#["));
+            }
+        }
+    }
+}
