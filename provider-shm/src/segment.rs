@@ -27,9 +27,14 @@ pub fn cold() -> Option<Geometry> {
     Geometry::new(16, 4096)
 }
 
-/// For pairs that talk much or in larger messages.
-pub fn hot() -> Option<Geometry> {
-    Geometry::new(256, 256 << 10)
+/// For pairs that talk much or in larger messages, when an endpoint has `taken` of these already.
+/// Few partners get large rings; the rings of many take no more memory than a node has for them.
+pub fn hot(taken: usize) -> Option<Geometry> {
+    match taken {
+        0..16 => Geometry::new(256, 256 << 10),
+        16..64 => Geometry::new(128, 64 << 10),
+        _ => Geometry::new(32, 16 << 10),
+    }
 }
 
 /// Whether the process may make files of a ring's size: the kernel tells it otherwise by a signal
@@ -121,6 +126,20 @@ mod tests {
         assert!(Segment::attach(fd.as_fd(), geometry.slots(), geometry.bytes()).is_ok());
         let wrong = Segment::attach(fd.as_fd(), geometry.slots(), 8192).unwrap_err();
         assert_eq!(wrong, Errno::EPROTO);
+    }
+
+    #[test]
+    fn rings_get_smaller_as_they_get_more() {
+        let size = |taken| hot(taken).unwrap().bytes();
+        assert_eq!(
+            [0, 15, 16, 63, 64, 9999].map(size).map(|bytes| bytes >> 10),
+            [256, 256, 64, 64, 16, 16]
+        );
+        let smallest = hot(usize::MAX).unwrap();
+        assert!(smallest.max_payload() > crate::offer::INJECT_SIZE + 512, "an inject fits");
+        // A node of 192 processes of which each has much to say to each.
+        let all: usize = (0..191).map(size).sum::<usize>() * 192;
+        assert_eq!(all >> 20, 1725);
     }
 
     #[test]

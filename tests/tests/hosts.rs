@@ -132,14 +132,14 @@ fn an_error_names_its_peer() {
 /// Every process to every other; what the rings of 192 would take is computed from what these do.
 #[test]
 fn sixty_four_processes_all_pairs() {
-    Program::new("crowd").run(&["64"]);
+    Program::new("crowd").run(&["64", "4000"]);
 }
 
 /// The same with so many, for long runs.
 #[test]
 fn processes_of_a_whole_node() {
     if long() {
-        Program::new("crowd").run(&["192"]);
+        Program::new("crowd").run(&["192", "4000"]);
     }
 }
 

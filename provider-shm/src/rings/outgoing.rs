@@ -21,9 +21,6 @@ use crate::{
     segment::{Segment, cold, hot},
 };
 
-/// Large rings of one endpoint; further peers stay on their page.
-const HOT_RINGS: usize = 256;
-
 /// Payload bytes of one packet at most, so that a large transfer's two copies overlap.
 const SEGMENT: usize = 80 << 10;
 
@@ -112,6 +109,7 @@ pub struct ShmTx {
     /// Peers that broke a ring's rules: the owner must give them up.
     pub(crate) broken: Vec<PeerId>,
     pub(crate) copies_allowed: bool,
+    /// Large rings among them.
     hot: usize,
 }
 
@@ -208,12 +206,10 @@ impl ShmTx {
 
     /// Replaces a peer's ring by a large one, if it has a small one that the peer knows of.
     fn enlarge(&mut self, peer: PeerId) -> bool {
-        if self.hot >= HOT_RINGS {
-            return false;
-        }
+        let geometry = hot(self.hot);
         let Some(state) = self.peers.get_mut(peer as usize) else { return false };
         let Some(old) = &mut state.ring else {
-            return self.open_ring(peer, hot()).is_ok();
+            return self.open_ring(peer, geometry).is_ok();
         };
         if is_hot(&old.segment) {
             return false;
@@ -224,7 +220,7 @@ impl ShmTx {
             return false;
         }
         state.denied = true;
-        let Ok((ring, fd)) = Outgoing::create(hot()) else { return false };
+        let Ok((ring, fd)) = Outgoing::create(geometry) else { return false };
         if link.give_ring(fd.as_fd(), ring.segment.geometry()).is_err() {
             return false;
         }
@@ -245,7 +241,7 @@ impl ShmTx {
 
     #[cold]
     fn relieve(&mut self, peer: PeerId) {
-        if (self.enlarge(peer) || self.hot >= HOT_RINGS)
+        if self.enlarge(peer)
             && let Some(state) = self.peer(peer)
         {
             state.crowded = false;
@@ -287,7 +283,7 @@ fn introduce(address: &[u8], hello: &Hello) -> Result<Link> {
 }
 
 fn is_hot(segment: &Segment) -> bool {
-    hot().is_some_and(|hot| segment.geometry() == hot)
+    cold().is_some_and(|cold| segment.geometry() != cold)
 }
 
 impl WireTx for ShmTx {
