@@ -23,7 +23,8 @@
 	X(events) \
 	X(discovery) \
 	X(hints) \
-	X(concurrency)
+	X(concurrency) \
+	X(rma)
 
 #define DECLARE(name)	extern const struct conformance_group name##_group;
 GROUPS(DECLARE)

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Memory that the other side reaches, for the groups of one-sided operations. */
+#ifndef CONFORMANCE_REMOTE_H
+#define CONFORMANCE_REMOTE_H
+
+#include "frame.h"
+
+#define REMOTE_ACCESS	(FI_REMOTE_READ | FI_REMOTE_WRITE)
+
+/* Both sides' `in` may be read and written by the other. */
+struct remote {
+	struct fid_mr	*mr;
+	struct region	near, far;
+};
+
+void remote_open(struct side *s, struct remote *r);
+/* Waits for the other side first, which may still be at it. */
+void remote_close(struct side *s, struct remote *r);
+
+/* How peers name memory of this side. */
+uint64_t remote_address(const struct side *s, const void *buf);
+
+/* The bits of remote data that the provider carries. */
+uint64_t carried_data(const struct side *s, uint64_t data);
+
+/* Progress until memory has this pattern, put there by the other side. */
+void await_filled_at(const char *at, struct side *s, const void *buf, size_t len, size_t seed);
+#define AWAIT_FILLED(s, buf, len, seed)	await_filled_at(HERE, s, buf, len, seed)
+
+/* fi_writemsg and fi_readmsg of one piece. */
+ssize_t write_with(struct side *s, const void *buf, size_t len, uint64_t addr, uint64_t key,
+		   uint64_t flags, uint64_t data, void *context);
+ssize_t read_with(struct side *s, void *buf, size_t len, uint64_t addr, uint64_t key,
+		  uint64_t flags, void *context);
+
+/* An operation that must fail for this reason, with one error and nothing else. */
+void refused_at(const char *at, struct side *s, ssize_t posted, int reason, uint64_t kind,
+		void *context);
+
+/* Another counter of operations that end. */
+struct fid_cntr *open_counter(struct side *s, enum fi_wait_obj wait);
+
+#endif
