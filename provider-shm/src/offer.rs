@@ -35,7 +35,8 @@ pub const IOV_LIMIT: usize = 4;
 
 /// Both sides.
 const KINDS: Flags = Flags::MSG.union(Flags::RMA).union(Flags::TAGGED).union(Flags::ATOMIC);
-const TX_CAPS: Flags = KINDS.union(Flags::READ).union(Flags::WRITE).union(Flags::SEND);
+const TX_CAPS: Flags =
+    KINDS.union(Flags::READ).union(Flags::WRITE).union(Flags::SEND).union(Flags::FENCE);
 const RX_CAPS: Flags = KINDS
     .union(Flags::RECV)
     .union(Flags::REMOTE_READ)

@@ -30,7 +30,7 @@ fn outcome(version: Version, mr_mode: MrMode, tx_order: Order) -> (MrMode, Order
 #[test]
 fn the_listing() {
     let info = ask(&Request::default()).unwrap();
-    assert_eq!(info.caps.bits(), 0x0b08_0200_0001_3f1e);
+    assert_eq!(info.caps.bits(), 0x0b08_0200_0021_3f1e);
     assert!(info.src_addr.is_empty() && info.dest_addr.is_empty());
     assert_eq!(info.domain.as_ref().unwrap().mr_mode, MrMode::VIRT_ADDR);
     assert_eq!(info.tx.as_ref().unwrap().msg_order, Order::SAS);
