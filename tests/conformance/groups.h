@@ -24,7 +24,10 @@
 	X(discovery) \
 	X(hints) \
 	X(concurrency) \
-	X(rma)
+	X(rma) \
+	X(rma_many) \
+	X(rma_errors) \
+	X(memory)
 
 #define DECLARE(name)	extern const struct conformance_group name##_group;
 GROUPS(DECLARE)

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* One-sided operations that must fail: one error each, and no harm to anybody. */
+#include "groups.h"
+#include "remote.h"
+
+/* Lengths that take different ways to the target. */
+static const size_t lengths[] = { 8, 3000, 100000 };
+
+#define LENGTHS		(sizeof(lengths) / sizeof(lengths[0]))
+#define SEED		9
+
+static void refused_write(const char *at, struct side *s, size_t len, uint64_t addr, uint64_t key,
+			  int reason)
+{
+	refused_at(at, s, fi_write(s->ep, s->out, len, s->out_desc, s->peer, addr, key, &s->ctx[3]),
+		   reason, FI_RMA | FI_WRITE, &s->ctx[3]);
+}
+
+static void refused_read(const char *at, struct side *s, size_t len, uint64_t addr, uint64_t key,
+			 int reason)
+{
+	memset(s->in, 0xee, len);
+	refused_at(at, s, fi_read(s->ep, s->in, len, s->in_desc, s->peer, addr, key, &s->ctx[4]),
+		   reason, FI_RMA | FI_READ, &s->ctx[4]);
+	for (size_t i = 0; i < len; i++)
+		EQUAL(s->in[i], 0xee);
+}
+
+#define REFUSED_WRITE(...)	refused_write(HERE, __VA_ARGS__)
+#define REFUSED_READ(...)	refused_read(HERE, __VA_ARGS__)
+
+/* The endpoint goes on, and the target's memory is as it was. */
+static void still_works(struct side *s, const struct remote *r)
+{
+	if (s->role == 0) {
+		POST(s, fi_read(s->ep, s->in, 5000, s->in_desc, s->peer, r->far.addr, r->far.key,
+				&s->ctx[0]));
+		FINISHED(s, s->tx, &s->ctx[0], FI_RMA | FI_READ, 5000);
+		FILLED(s->in, 5000, SEED);
+	}
+	barrier(s);
+	if (s->role == 1) {
+		FILLED(s->in, ARENA, SEED);
+		QUIET(s, s->rx);
+	}
+}
+
+static void open_filled(struct side *s, struct remote *r)
+{
+	fill(s->in, ARENA, SEED);
+	remote_open(s, r);
+	barrier(s);
+}
+
+static void unknown_key(struct side *s)
+{
+	struct remote r;
+
+	open_filled(s, &r);
+	for (size_t i = 0; s->role == 0 && i < LENGTHS; i++) {
+		REFUSED_WRITE(s, lengths[i], r.far.addr, r.far.key + 12345, FI_ENOKEY);
+		REFUSED_READ(s, lengths[i], r.far.addr, r.far.key + 12345, FI_ENOKEY);
+	}
+	still_works(s, &r);
+	remote_close(s, &r);
+}
+
+/* The region was used before it is closed. */
+static void closed_key(struct side *s)
+{
+	struct region near, far;
+	struct fid_mr *mr;
+	struct remote r;
+
+	open_filled(s, &r);
+	mr = side_register(s, s->in, ARENA, REMOTE_ACCESS, 0x99);
+	near = (struct region) { 0, fi_mr_key(mr) };
+	swap(s, &near, &far, sizeof(near));
+	if (s->role == 0) {
+		POST(s, fi_read(s->ep, s->in, 100, s->in_desc, s->peer, r.far.addr, far.key,
+				&s->ctx[0]));
+		FINISHED(s, s->tx, &s->ctx[0], FI_RMA | FI_READ, 100);
+	}
+	barrier(s);
+	OK(fi_close(&mr->fid));
+	barrier(s);
+	for (size_t i = 0; s->role == 0 && i < LENGTHS; i++) {
+		REFUSED_WRITE(s, lengths[i], r.far.addr, far.key, FI_ENOKEY);
+		REFUSED_READ(s, lengths[i], r.far.addr, far.key, FI_ENOKEY);
+	}
+	still_works(s, &r);
+	remote_close(s, &r);
+}
+
+static void out_of_range(struct side *s)
+{
+	struct remote r;
+
+	open_filled(s, &r);
+	for (size_t i = 0; s->role == 0 && i < LENGTHS; i++) {
+		const size_t len = lengths[i];
+
+		REFUSED_WRITE(s, len, r.far.addr + ARENA - len + 1, r.far.key, FI_EINVAL);
+		REFUSED_READ(s, len, r.far.addr + ARENA - len + 1, r.far.key, FI_EINVAL);
+		REFUSED_WRITE(s, len, r.far.addr + ARENA, r.far.key, FI_EINVAL);
+		REFUSED_READ(s, len, r.far.addr + ARENA, r.far.key, FI_EINVAL);
+		REFUSED_WRITE(s, len, r.far.addr - 1, r.far.key, FI_EINVAL);
+		REFUSED_READ(s, len, r.far.addr - 1, r.far.key, FI_EINVAL);
+	}
+	still_works(s, &r);
+	remote_close(s, &r);
+}
+
+/* The end of the range is beyond the last address. */
+static void overflow(struct side *s)
+{
+	const uint64_t addresses[] = { ~0ull - 7, ~0ull, ~0ull - 99999, 1ull << 63 };
+	struct remote r;
+
+	open_filled(s, &r);
+	for (size_t i = 0; s->role == 0 && i < 4; i++) {
+		REFUSED_WRITE(s, 64, addresses[i], r.far.key, FI_EINVAL);
+		REFUSED_READ(s, 64, addresses[i], r.far.key, FI_EINVAL);
+		REFUSED_WRITE(s, 100000, addresses[i], r.far.key, FI_EINVAL);
+		REFUSED_READ(s, 100000, addresses[i], r.far.key, FI_EINVAL);
+	}
+	still_works(s, &r);
+	remote_close(s, &r);
+}
+
+static void wrong_access(struct side *s)
+{
+	struct { uint64_t readable, writable, local; } near, far;
+	struct fid_mr *mr[3];
+	struct remote r;
+
+	open_filled(s, &r);
+	mr[0] = side_register(s, s->in, ARENA, FI_REMOTE_READ, 0x101);
+	mr[1] = side_register(s, s->in, ARENA, FI_REMOTE_WRITE, 0x102);
+	mr[2] = side_register(s, s->in, ARENA, FI_SEND | FI_RECV | FI_READ | FI_WRITE, 0x103);
+	near.readable = fi_mr_key(mr[0]);
+	near.writable = fi_mr_key(mr[1]);
+	near.local = fi_mr_key(mr[2]);
+	swap(s, &near, &far, sizeof(near));
+	for (size_t i = 0; s->role == 0 && i < LENGTHS; i++) {
+		REFUSED_WRITE(s, lengths[i], r.far.addr, far.readable, FI_EACCES);
+		REFUSED_READ(s, lengths[i], r.far.addr, far.writable, FI_EACCES);
+		if (far.local == FI_KEY_NOTAVAIL)
+			continue;
+		REFUSED_WRITE(s, lengths[i], r.far.addr, far.local, FI_EACCES);
+		REFUSED_READ(s, lengths[i], r.far.addr, far.local, FI_EACCES);
+	}
+	still_works(s, &r);
+	barrier(s);
+	for (int i = 0; i < 3; i++)
+		OK(fi_close(&mr[i]->fid));
+	remote_close(s, &r);
+}
+
+/* An inject call has no entry to lose, but its failure is told. */
+static void failed_inject(struct side *s)
+{
+	struct fi_cq_err_entry err;
+	struct remote r;
+
+	open_filled(s, &r);
+	if (s->role == 0) {
+		struct done done;
+		double late = 0;
+		ssize_t got;
+
+		POST(s, fi_inject_write(s->ep, s->out, 8, s->peer, r.far.addr, r.far.key + 12345));
+		while ((got = fi_cq_read(s->tx, &done, 1)) == -FI_EAGAIN) {
+			progress(s);
+			late_at(HERE, &late, "the error of an injected write");
+		}
+		EQUAL(got, -FI_EAVAIL);
+		memset(&err, 0, sizeof(err));
+		EQUAL(fi_cq_readerr(s->tx, &err, 0), 1);
+		EQUAL(err.err, FI_ENOKEY);
+		QUIET(s, s->tx);
+	}
+	still_works(s, &r);
+	remote_close(s, &r);
+}
+
+/* One bad piece of two: an error for the operation as a whole. */
+static void one_bad_piece(struct side *s)
+{
+	struct iovec iov = { s->out, 2000 };
+	struct fi_rma_iov far[2];
+	struct fi_msg_rma msg = {
+		.msg_iov = &iov, .desc = &s->out_desc, .iov_count = 1, .addr = s->peer,
+		.rma_iov = far, .rma_iov_count = 2, .context = &s->ctx[5],
+	};
+	struct remote r;
+
+	open_filled(s, &r);
+	if (s->info->tx_attr->rma_iov_limit >= 2 && s->role == 0) {
+		far[0] = (struct fi_rma_iov) { r.far.addr, 1000, r.far.key };
+		far[1] = (struct fi_rma_iov) { r.far.addr + 1000, 1000, r.far.key + 12345 };
+		refused_at(HERE, s, fi_readmsg(s->ep, &msg, FI_COMPLETION), FI_ENOKEY,
+			   FI_RMA | FI_READ, &s->ctx[5]);
+		refused_at(HERE, s, fi_writemsg(s->ep, &msg, FI_COMPLETION), FI_ENOKEY,
+			   FI_RMA | FI_WRITE, &s->ctx[5]);
+		far[1] = (struct fi_rma_iov) { r.far.addr + ARENA - 999, 1000, r.far.key };
+		refused_at(HERE, s, fi_readmsg(s->ep, &msg, FI_COMPLETION), FI_EINVAL,
+			   FI_RMA | FI_READ, &s->ctx[5]);
+	}
+	remote_close(s, &r);
+}
+
+/* The target's endpoint is closed. What was under way or comes later fails; others are served. */
+static void target_gone(struct side *s)
+{
+	struct remote r;
+
+	open_filled(s, &r);
+	if (s->role == 1) {
+		OK(fi_close(&r.mr->fid));
+		side_close(s);
+		barrier(s);
+		barrier(s);
+		return;
+	}
+	barrier(s);
+	for (size_t i = 0; i < LENGTHS; i++) {
+		struct fi_cq_err_entry err;
+		struct done done;
+		double late = 0;
+		ssize_t got;
+
+		got = fi_read(s->ep, s->out, lengths[i], s->out_desc, s->peer, r.far.addr, r.far.key,
+			      &s->ctx[i]);
+		/* Known at once or later, but once. */
+		if (got)
+			continue;
+		while ((got = fi_cq_read(s->tx, &done, 1)) == -FI_EAGAIN) {
+			progress(s);
+			late_at(HERE, &late, "the error of a read");
+		}
+		EQUAL(got, -FI_EAVAIL);
+		memset(&err, 0, sizeof(err));
+		EQUAL(fi_cq_readerr(s->tx, &err, 0), 1);
+		CHECK(err.op_context == &s->ctx[i]);
+		CHECK(err.err > 0);
+		QUIET(s, s->tx);
+	}
+	POST(s, fi_read(s->ep, s->out, 5000, s->out_desc, s->self, r.near.addr, r.near.key,
+			&s->ctx[0]));
+	FINISHED(s, s->tx, &s->ctx[0], FI_RMA | FI_READ, 5000);
+	FILLED(s->out, 5000, SEED);
+	barrier(s);
+	OK(fi_close(&r.mr->fid));
+	side_close(s);
+}
+
+static void open_then_lose(struct side *s)
+{
+	side_open(s);
+	target_gone(s);
+}
+
+static const struct conformance_case rma_errors_cases[] = {
+	{ "unknown-key", "fi_mr(3)", "A key that no region has is an error of the initiator's (FI_ENOKEY).",
+	  FI_RMA, EP_RELIABLE, VARY_MR | VARY_FORMAT, 0, NULL, unknown_key },
+	{ "closed-key", "fi_mr(3)", "The key of a closed region is one that no region has.",
+	  FI_RMA, EP_RELIABLE, VARY_MR, 0, NULL, closed_key },
+	{ "out-of-range", "fi_mr(3)", "A range that leaves its region is an error (FI_EINVAL), and no byte is touched.",
+	  FI_RMA, EP_RELIABLE, VARY_MR | VARY_PROGRESS, 0, NULL, out_of_range },
+	{ "overflow", "fi_mr(3)", "A range beyond the last address is out of range, too.",
+	  FI_RMA, EP_RELIABLE, VARY_MR, 0, NULL, overflow },
+	{ "wrong-access", "fi_mr(3)", "A region is read or written only as its access bits say (FI_EACCES).",
+	  FI_RMA, EP_RELIABLE, VARY_MR, 0, NULL, wrong_access },
+	{ "failed-inject", "fi_cq(3)", "An injected operation that fails writes an error.",
+	  FI_RMA, EP_RELIABLE, VARY_MR, 0, NULL, failed_inject },
+	{ "one-bad-piece", "fi_rma(3)", "One bad remote piece is an error of the operation.",
+	  FI_RMA, EP_RELIABLE, VARY_MR, 0, NULL, one_bad_piece },
+	{ "target-gone", "fi_cq(3)", "Each operation on an endpoint that is gone fails once; others go on.",
+	  FI_RMA, EP_RDM, VARY_MR, 1, NULL, open_then_lose },
+};
+GROUP(rma_errors);
