@@ -27,7 +27,10 @@
 	X(rma) \
 	X(rma_many) \
 	X(rma_errors) \
-	X(memory)
+	X(memory) \
+	X(atomics) \
+	X(atomics_shared) \
+	X(completion)
 
 #define DECLARE(name)	extern const struct conformance_group name##_group;
 GROUPS(DECLARE)

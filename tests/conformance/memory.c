@@ -155,9 +155,8 @@ static void disabled_region(struct side *s)
 	swap(s, &near, &far, sizeof(near));
 	if (has_mode(s, FI_MR_ENDPOINT)) {
 		if (s->role == 0 && far.key != FI_KEY_NOTAVAIL)
-			refused_at(HERE, s, fi_read(s->ep, s->out, 8, s->out_desc, s->peer, far.addr,
-						    far.key, &s->ctx[0]), FI_ENOKEY, FI_RMA | FI_READ,
-				   &s->ctx[0]);
+			REFUSED(s, fi_read(s->ep, s->out, 8, s->out_desc, s->peer, far.addr, far.key,
+					   &s->ctx[0]), FI_ENOKEY, FI_RMA | FI_READ, &s->ctx[0]);
 		barrier(s);
 		CHECK(fi_mr_enable(mr) < 0);
 		finish_region(s, mr);

@@ -69,12 +69,10 @@ ssize_t read_with(struct side *s, void *buf, size_t len, uint64_t addr, uint64_t
 	return fi_readmsg(s->ep, &msg, flags);
 }
 
-void refused_at(const char *at, struct side *s, ssize_t posted, int reason, uint64_t kind,
-		void *context)
+void refused_at(const char *at, struct side *s, int reason, uint64_t kind, void *context)
 {
 	struct fi_cq_err_entry err;
 
-	result_at(at, "the post", posted);
 	error_at(at, s, s->tx, reason, context, &err);
 	if ((err.flags & kind) != kind)
 		fail_at(at, "flags of an error are 0x%" PRIx64 ", expected 0x%" PRIx64, err.flags,

@@ -34,8 +34,21 @@ ssize_t read_with(struct side *s, void *buf, size_t len, uint64_t addr, uint64_t
 		  uint64_t flags, void *context);
 
 /* An operation that must fail for this reason, with one error and nothing else. */
-void refused_at(const char *at, struct side *s, ssize_t posted, int reason, uint64_t kind,
-		void *context);
+void refused_at(const char *at, struct side *s, int reason, uint64_t kind, void *context);
+#define REFUSED(s, call, reason, kind, context) \
+	do { POST(s, call); refused_at(HERE, s, reason, kind, context); } while (0)
+
+/* A call that must fail when it is posted; a connection may have to be made first. */
+#define REJECTED(s, call, reason) \
+	do { \
+		ssize_t got_; \
+		double late_ = 0; \
+		while ((got_ = (call)) == -FI_EAGAIN) { \
+			progress(s); \
+			late_at(HERE, &late_, #call); \
+		} \
+		equal_at(HERE, #call, (long long) got_, -(reason)); \
+	} while (0)
 
 /* Another counter of operations that end. */
 struct fid_cntr *open_counter(struct side *s, enum fi_wait_obj wait);
