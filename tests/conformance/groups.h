@@ -30,7 +30,9 @@
 	X(memory) \
 	X(atomics) \
 	X(atomics_shared) \
-	X(completion)
+	X(completion) \
+	X(counters) \
+	X(waiting)
 
 #define DECLARE(name)	extern const struct conformance_group name##_group;
 GROUPS(DECLARE)
