@@ -32,7 +32,8 @@
 	X(atomics_shared) \
 	X(completion) \
 	X(counters) \
-	X(waiting)
+	X(waiting) \
+	X(threads)
 
 #define DECLARE(name)	extern const struct conformance_group name##_group;
 GROUPS(DECLARE)
