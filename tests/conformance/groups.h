@@ -31,6 +31,7 @@
 	X(atomics) \
 	X(atomics_shared) \
 	X(completion) \
+	X(queues) \
 	X(counters) \
 	X(waiting) \
 	X(threads)

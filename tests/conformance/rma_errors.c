@@ -162,29 +162,38 @@ static void wrong_access(struct side *s)
 /* It may be out of sight when it fails; if that is told, then as an error. */
 static void failed_inject(struct side *s)
 {
-	struct fi_cq_err_entry err;
 	struct remote r;
 
 	open_filled(s, &r);
 	if (s->role == 0) {
-		struct done done;
-		int errors = 0;
+		int errors = 0, done = 0;
+		double late = 0;
 
 		POST(s, fi_inject_write(s->ep, s->out, 8, s->peer, r.far.addr, r.far.key + 12345));
-		for (int i = 0; i < 1000; i++) {
-			const ssize_t got = fi_cq_read(s->tx, &done, 1);
+		POST(s, fi_read(s->ep, s->in, 5000, s->in_desc, s->peer, r.far.addr, r.far.key,
+				&s->ctx[0]));
+		for (int rounds = 0; !done || rounds < 1000; rounds += done) {
+			struct fi_cq_tagged_entry entry;
+			struct fi_cq_err_entry err = { 0 };
+			const ssize_t got = fi_cq_read(s->tx, &entry, 1);
 
 			progress(s);
-			if (got == -FI_EAGAIN)
-				continue;
-			EQUAL(got, -FI_EAVAIL);
-			memset(&err, 0, sizeof(err));
-			EQUAL(fi_cq_readerr(s->tx, &err, 0), 1);
-			EQUAL(err.err, FI_ENOKEY);
-			EQUAL(++errors, 1);
+			if (got == 1) {
+				CHECK(entry.op_context == &s->ctx[0] && !done++);
+			} else if (got == -FI_EAVAIL) {
+				EQUAL(fi_cq_readerr(s->tx, &err, 0), 1);
+				EQUAL(err.err, FI_ENOKEY);
+				EQUAL(++errors, 1);
+			} else {
+				EQUAL(got, -FI_EAGAIN);
+				late_at(HERE, &late, "a read");
+			}
 		}
+		FILLED(s->in, 5000, SEED);
 	}
-	still_works(s, &r);
+	barrier(s);
+	if (s->role == 1)
+		FILLED(s->in, ARENA, SEED);
 	remote_close(s, &r);
 }
 

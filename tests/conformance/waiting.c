@@ -9,7 +9,7 @@
 #include "remote.h"
 
 #define PATIENCE	20000	/* ms without any wake-up, which is then a lost one */
-#define IDLE		1.5	/* s */
+#define IDLE		0.7	/* s */
 #define LARGE		((size_t) 300000)
 
 static int descriptor(struct fid *fid)
