@@ -381,6 +381,11 @@ static void loopback(struct side *s)
 	remote_close(s, &r);
 }
 
+static void want_delivery(struct wish *wish)
+{
+	wish->tx_flags = FI_DELIVERY_COMPLETE;
+}
+
 static const struct conformance_case rma_cases[] = {
 	{ "write", "fi_rma(3)", "A write changes the addressed bytes and no others, and its target hears nothing of it.",
 	  FI_RMA, EP_RELIABLE, VARY_AV | VARY_FORMAT | VARY_MR | VARY_THREADING | VARY_PROGRESS |
@@ -407,6 +412,8 @@ static const struct conformance_case rma_cases[] = {
 	  FI_RMA, EP_RELIABLE, VARY_MR, 0, NULL, transmit_complete },
 	{ "delivery-complete", "fi_cq(3)", "FI_DELIVERY_COMPLETE of a write: complete once the target can see it.",
 	  FI_RMA, EP_RELIABLE, VARY_MR | VARY_PROGRESS, 0, NULL, delivery_complete },
+	{ "delivery-complete-default", "fi_endpoint(3)", "Default flags of the endpoint hold for writes by calls without flags.",
+	  FI_RMA, EP_RELIABLE, VARY_MR, 0, want_delivery, write_sizes },
 	{ "fence", "fi_rma(3)", "A fenced operation sees what all earlier ones to its peer have done.",
 	  FI_RMA | FI_FENCE, EP_RELIABLE, VARY_MR | VARY_PROGRESS, 0, NULL, fence },
 	{ "both-ways", "fi_rma(3)", "Both sides may act on each other's memory at once.",

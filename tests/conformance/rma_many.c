@@ -266,6 +266,40 @@ static void read_after_write(struct side *s)
 	remote_close(s, &r);
 }
 
+/* A read is not overtaken by a write posted behind it. */
+static void write_after_read(struct side *s)
+{
+	static const size_t lengths[] = { 8, 4096, 20000, 300000 };
+	const size_t limit = s->info->ep_attr->max_order_war_size;
+	struct remote r;
+
+	remote_open(s, &r);
+	for (size_t i = 0; s->role == 0 && i < 40; i++) {
+		const size_t len = ordered_size(lengths[i % 4], limit), at = i % 4 * 500000;
+		const size_t before = i < 4 ? 0 : i - 4;
+
+		/* Each length has a place of its own, which the last round of it has written. */
+		if (i < 4) {
+			fill(s->out, len, 0);
+			POST(s, write_with(s, s->out, len, r.far.addr + at, r.far.key,
+					   FI_DELIVERY_COMPLETE | FI_COMPLETION, 0, &s->ctx[0]));
+			FINISHED(s, s->tx, &s->ctx[0], FI_RMA | FI_WRITE, len);
+		}
+		fill(s->out, len, i);
+		POST(s, fi_read(s->ep, s->in, len, s->in_desc, s->peer, r.far.addr + at, r.far.key,
+				&s->ctx[0]));
+		POST(s, write_with(s, s->out, len, r.far.addr + at, r.far.key,
+				   FI_DELIVERY_COMPLETE | FI_COMPLETION, 0, &s->ctx[1]));
+		for (int k = 0; k < 2; k++) {
+			struct done done;
+
+			COMPLETION(s, s->tx, &done);
+		}
+		FILLED(s->in, len, before);
+	}
+	remote_close(s, &r);
+}
+
 /* Of many writes to one place the last one stays, large or small. */
 static void write_after_write(struct side *s)
 {
@@ -336,6 +370,11 @@ static void want_raw(struct wish *wish)
 	wish->order = FI_ORDER_RAW;
 }
 
+static void want_war(struct wish *wish)
+{
+	wish->order = FI_ORDER_WAR;
+}
+
 static void want_waw(struct wish *wish)
 {
 	wish->order = FI_ORDER_WAW;
@@ -360,6 +399,8 @@ static const struct conformance_case rma_many_cases[] = {
 	  many_outstanding },
 	{ "read-after-write", "fi_endpoint(3)", "FI_ORDER_RAW: a read sees the writes posted before it, up to max_order_raw_size.",
 	  FI_RMA, EP_RELIABLE, VARY_MR, 0, want_raw, read_after_write },
+	{ "write-after-read", "fi_endpoint(3)", "FI_ORDER_WAR: a read does not see the writes posted after it, up to max_order_war_size.",
+	  FI_RMA, EP_RELIABLE, VARY_MR, 0, want_war, write_after_read },
 	{ "write-after-write", "fi_endpoint(3)", "FI_ORDER_WAW: writes to one place take effect in their order, up to max_order_waw_size.",
 	  FI_RMA, EP_RELIABLE, VARY_MR, 0, want_waw, write_after_write },
 	{ "send-after-write", "fi_endpoint(3)", "FI_ORDER_SAW: a message is taken in after the writes posted before it.",
