@@ -36,7 +36,7 @@ pub struct CounterValue {
 }
 
 impl CounterValue {
-    pub(super) fn new(bytes: bool, signal: Option<Signal>) -> Self {
+    pub(crate) fn new(bytes: bool, signal: Option<Signal>) -> Self {
         Self {
             success: AtomicU64::new(0),
             error: AtomicU64::new(0),
@@ -90,7 +90,7 @@ impl CounterValue {
         }
     }
 
-    pub(super) fn success(&self) -> u64 {
+    pub(crate) fn success(&self) -> u64 {
         self.success.load(Ordering::Acquire)
     }
 

@@ -6,7 +6,7 @@
 //! with every one of them, so that a refused operation is refused with its first part.
 
 use super::{
-    Core, Engine, REMOTE_WRITE,
+    Core, Engine,
     packet::{Reader, RemotePieces, Words},
     transmit::{TxKind, TxOp},
 };
@@ -301,20 +301,24 @@ impl<L: Lock> Core<L> {
             }
         }
         if part.end() == begin {
-            self.applied(op, &targets, begin);
+            self.applied(kind, op, &targets, begin);
         }
         Ok(())
     }
 
     /// An atomic operation is complete and visible.
-    fn applied(&mut self, op: u32, targets: &[Resolved], bytes: usize) {
+    fn applied(&mut self, kind: AtomicKind, op: u32, targets: &[Resolved], bytes: usize) {
         if op != ATOMIC_READ {
             targets.iter().for_each(|target| target.complete_write(target.len() as u64));
         }
         self.stats.served += 1;
         if self.limits.rma_event {
-            let kind = if op == ATOMIC_READ { Flags::REMOTE_READ } else { REMOTE_WRITE };
-            self.report.accessed(Flags::ATOMIC | kind, bytes, None, crate::op::ADDR_UNSPEC);
+            // What gives values back counts as a read, though it changes memory, too.
+            let way = match kind {
+                AtomicKind::Base => Flags::REMOTE_WRITE,
+                AtomicKind::Fetch | AtomicKind::Compare => Flags::REMOTE_READ,
+            };
+            self.report.accessed(Flags::ATOMIC | way, bytes, None, crate::op::ADDR_UNSPEC);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! One-sided and atomic operations.
 
+use std::sync::Arc;
+
 use super::{
     WAYS,
     node::{LIMITS, Node, SUM, UINT64, idle, iov, meta, nodes, pair, settle},
@@ -8,6 +10,8 @@ use super::{
 };
 use crate::{
     Errno,
+    completion::CounterValue,
+    engine::Limits,
     flags::Flags,
     op::{
         AtomicKind::{Base, Compare, Fetch},
@@ -277,6 +281,25 @@ fn fetching_atomics_return_what_was_there() {
     }
     assert_eq!(memory, [0, 50, 0, 0]);
     idle(&[&a, &b]);
+}
+
+#[test]
+fn fetching_atomics_count_as_reads() {
+    let limits = Limits { rma_event: true, ..LIMITS };
+    let (_shared, mut nodes) = nodes(2, Script::default(), limits);
+    let (mut b, mut a) = (nodes.pop().unwrap(), nodes.pop().unwrap());
+    let [reads, writes] = [Flags::REMOTE_READ, Flags::REMOTE_WRITE].map(|way| {
+        let value = Arc::new(CounterValue::new(false, None));
+        b.engine.core.report.bind_counter(&value, way).unwrap();
+        value
+    });
+    let mut memory = [0u64; 1];
+    b.expose(KEY, bytes_of(&mut memory), Flags::REMOTE_READ | Flags::REMOTE_WRITE);
+    let (mut operand, mut result) = (1u64.to_ne_bytes(), [0u8; 8]);
+    a.fetch_add(meta(1, 1), &[iov(&mut operand)], &[iov(&mut result)], &[at(0, 8)]).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!((reads.success(), writes.success()), (1, 0));
+    assert_eq!(memory, [1]);
 }
 
 /// Neither the request nor the answer has to fit a packet of its direction.
