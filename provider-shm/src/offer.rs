@@ -32,6 +32,8 @@ pub const NAME: &str = "shm";
 pub const INJECT_SIZE: usize = 4096;
 /// Pieces of local or remote memory in one operation.
 pub const IOV_LIMIT: usize = 4;
+/// Operations that an endpoint keeps at most for those who ask; they cost memory when used only.
+pub const SIZE_MAX: usize = 65536;
 
 /// Both sides.
 const KINDS: Flags = Flags::MSG.union(Flags::RMA).union(Flags::TAGGED).union(Flags::ATOMIC);
@@ -85,6 +87,13 @@ impl Source for ShmSource {
 
     fn offers(&self, request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
         let mut info = offer(Flavour::of(request), progress(request));
+        let hints = request.hints;
+        if let (Some(tx), Some(wish)) = (&mut info.tx, hints.and_then(|hints| hints.tx.as_ref())) {
+            tx.size = at_hand(tx.size, wish.size);
+        }
+        if let (Some(rx), Some(wish)) = (&mut info.rx, hints.and_then(|hints| hints.rx.as_ref())) {
+            rx.size = at_hand(rx.size, wish.size);
+        }
         match name(request)? {
             Some(name) if request.names_source() => info.src_addr = name,
             Some(name) => info.dest_addr = name,
@@ -92,6 +101,11 @@ impl Source for ShmSource {
         }
         Ok(vec![info])
     }
+}
+
+/// The size to offer: the usual one, more up to [`SIZE_MAX`] to who asks. Servers do.
+fn at_hand(usual: usize, wanted: usize) -> usize {
+    usual.max(wanted.min(SIZE_MAX))
 }
 
 /// How one-sided operations work.

@@ -93,3 +93,17 @@ fn names() {
     assert_eq!(error.rejections()[0].attribute, "node");
     assert!(named(Some("x".repeat(300).leak()), None, none).is_err());
 }
+
+#[test]
+fn sizes_beyond_the_usual() {
+    for (wanted, offered) in [(0, 1024), (512, 512), (4096, 4096), (SIZE_MAX, SIZE_MAX)] {
+        let mut wish = hints(MrMode::empty(), Order::empty());
+        wish.tx.as_mut().unwrap().size = wanted;
+        wish.rx = Some(RxAttr { size: wanted, ..RxAttr::default() });
+        let info = ask(&Request { hints: Some(&wish), ..Request::default() }).unwrap();
+        assert_eq!((info.tx.unwrap().size, info.rx.unwrap().size), (offered, offered));
+    }
+    let mut wish = hints(MrMode::empty(), Order::empty());
+    wish.tx.as_mut().unwrap().size = SIZE_MAX + 1;
+    assert!(ask(&Request { hints: Some(&wish), ..Request::default() }).is_err());
+}
