@@ -9,14 +9,14 @@
 use std::{
     env,
     os::unix::process::CommandExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use crate::library;
+use crate::programs::compile;
 
 /// No program takes longer, on a busy machine either.
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -59,21 +59,8 @@ impl Program {
     /// If it does not compile.
     pub fn new(name: &str) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let library = library();
-        let directory = library.parent().expect("the library is in a directory");
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let path = scratch(&format!("hosts-{name}"));
-        let compiled = Command::new("gcc")
-            .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
-            .arg(root.join("../ffi/include"))
-            .arg(root.join("c/hosts").join(name).with_extension("c"))
-            .arg(&library)
-            .arg(format!("-Wl,-rpath,{}", directory.display()))
-            .arg("-o")
-            .arg(&path)
-            .status()
-            .expect("run gcc");
-        assert!(compiled.success(), "gcc refused {name}.c");
+        compile(&format!("hosts/{name}.c"), &path);
         Self { path, _turn: turn }
     }
 

@@ -102,6 +102,25 @@ fn library_programs_compile() {
     }
 }
 
+/// Programs in today's C, as applications are, compile with the headers of both releases.
+#[test]
+fn applications_compile() {
+    for include in [Some(own_include()), distribution_include()].into_iter().flatten() {
+        for program in ["rpc/server.c", "rpc/client.c"] {
+            for (compiler, _) in COMPILERS.into_iter().filter(|(name, _)| !name.ends_with("++")) {
+                if compiler == "clang" && Command::new(compiler).arg("--version").output().is_err()
+                {
+                    continue;
+                }
+                let source = c_dir().join(program);
+                // The macros of GNU C in the helpers are not pedantic.
+                let more = ["-Wno-pedantic", "-fsyntax-only"];
+                compile(compiler, &["-std=gnu11"], &include, &source, &more);
+            }
+        }
+    }
+}
+
 /// `old_abi_getinfo.c` gives each symbol version the structure sizes of the table.
 #[test]
 fn older_programs_have_the_sizes_of_their_time() {

@@ -1,0 +1,301 @@
+//! A storage server and its clients: remote procedure calls with bulk transfers, clients that are
+//! killed in the middle of them, and a server that sleeps when there is nothing to do.
+//!
+//! The programs in `c/rpc` count that each operation completes once and check every byte; here
+//! processes are started, killed and watched from outside.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use percale_tests::programs::{Running, compile};
+
+/// Providers that serve it.
+const PROVIDERS: [&str; 1] = ["shm"];
+
+/// No program takes longer, on a busy machine either.
+const DEADLINE: Duration = Duration::from_secs(100);
+
+/// Clients call at once and leave; the server is as before, and asleep.
+#[test]
+fn calls_and_bulk_transfers() {
+    for provider in PROVIDERS {
+        let job = Job::new(provider, "calls");
+        let server = job.server();
+        job.client(20, 1).finish_calls(20);
+        let descriptors = server.descriptors();
+
+        let mut clients: Vec<_> = (2..6).map(|seed| job.lingering(400, seed)).collect();
+        for client in &mut clients {
+            assert_eq!(client.running.read(5), "done\n");
+        }
+        // All are connected, nobody has anything to do.
+        let asleep: Vec<_> = clients.iter().map(|client| &client.running).collect();
+        assert_sleeping(&server.running, &asleep);
+        for client in clients {
+            client.finish_calls(400);
+        }
+        assert_sleeping(&server.running, &[]);
+        assert_eq!(server.settled_descriptors(descriptors), descriptors);
+        server.assert_no_files();
+
+        let account = job.stop(server);
+        assert_eq!(account["goodbye"], 5);
+        assert_eq!(account["lost"], 0);
+        assert_eq!(account["calls"], 20 + 4 * 400 + 5 + 1);
+        assert!(account["slept"] > 0);
+    }
+}
+
+/// Clients die at random moments, many times. All others are served, and nothing is left of those.
+#[test]
+fn clients_die_at_any_moment() {
+    const ROUNDS: u64 = 40;
+    for provider in PROVIDERS {
+        let job = Job::new(provider, "deaths");
+        let server = job.server();
+        let mut dice = Dice(0x2545_f491_4f6c_dd1d);
+        let steady = job.client(3000, 1);
+        let (mut descriptors, mut resident) = (0, 0);
+        for round in 0..ROUNDS {
+            let seeds = [100 + 2 * round, 101 + 2 * round];
+            let victims = seeds.map(|seed| job.client(1_000_000, seed));
+            for victim in victims {
+                thread::sleep(Duration::from_micros(dice.below(40_000)));
+                victim.running.kill("a client");
+            }
+            if round == ROUNDS / 4 {
+                descriptors = server.settled_descriptors(usize::MAX);
+                resident = server.resident();
+            }
+        }
+        job.client(50, 2).finish_calls(50);
+        steady.finish_calls(3000);
+        // The steady client was there when descriptors were counted.
+        assert!(server.settled_descriptors(descriptors) <= descriptors);
+        let growth = server.resident().saturating_sub(resident);
+        assert!(growth < 4 << 10, "resident memory grew by {growth} KiB");
+        assert_sleeping(&server.running, &[]);
+        server.assert_no_files();
+        let account = job.stop(server);
+        assert_eq!(account["goodbye"], 2);
+        assert!(account["inserted"] >= ROUNDS && account["lost"] > 0, "{account:?}");
+    }
+}
+
+/// The server is killed under its clients and comes back at its address: all calls are answered.
+#[test]
+fn the_server_comes_back() {
+    const KILLS: u64 = 10;
+    const CALLS: u64 = 4000;
+    for provider in PROVIDERS {
+        let job = Job::new(provider, "server");
+        let mut server = job.server();
+        let clients = [1, 2, 3].map(|seed| job.client(CALLS, seed));
+        for _ in 0..KILLS {
+            thread::sleep(Duration::from_millis(40));
+            server.running.kill("the server");
+            server = job.server();
+        }
+        for client in clients {
+            let account = client.account();
+            assert_eq!(account["posted"], account["completed"]);
+            assert_eq!(account["made"], CALLS + 1);
+            assert!(account["failed"] >= KILLS / 2, "{account:?}");
+        }
+        let account = job.stop(server);
+        assert_eq!(account["goodbye"], 3);
+    }
+}
+
+/// One case at a time: each has several busy processes, and they watch the time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The numbers that a program counted, by their names.
+type Account = HashMap<String, u64>;
+
+/// Programs, and where the address of the server is.
+struct Job {
+    _turn: MutexGuard<'static, ()>,
+    provider: &'static str,
+    name: String,
+    directory: PathBuf,
+}
+
+impl Job {
+    fn new(provider: &'static str, case: &str) -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rpc");
+        fs::create_dir_all(&directory).expect("a directory");
+        for program in ["server", "client"] {
+            compile(&format!("rpc/{program}.c"), &directory.join(program));
+        }
+        let name = format!("rpc-{case}-{}", std::process::id());
+        Self { _turn: turn, provider, name, directory }
+    }
+
+    fn address_file(&self) -> PathBuf {
+        self.directory.join(&self.name)
+    }
+
+    /// Starts a server, always at the same address, and waits until it serves.
+    fn server(&self) -> Server {
+        let file = self.address_file();
+        let _ = fs::remove_file(&file);
+        let node = if self.provider == "shm" { self.name.as_str() } else { "127.0.0.1" };
+        let service = if self.provider == "shm" { "1" } else { "28961" };
+        let args = [self.provider, path_text(&file), node, service];
+        let running = Running::start(self.program("server"), &args, DEADLINE);
+        let late = Instant::now() + Duration::from_secs(10);
+        while !file.exists() {
+            if Instant::now() > late {
+                panic!("no server: {}", running.output("server"));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Server { running }
+    }
+
+    fn client(&self, calls: u64, seed: u64) -> Client {
+        Client { running: self.start(calls, seed, "") }
+    }
+
+    /// One that stays connected after its calls, until its input ends.
+    fn lingering(&self, calls: u64, seed: u64) -> Client {
+        Client { running: self.start(calls, seed, "linger") }
+    }
+
+    /// Lets a client stop the server; returns the server's account.
+    fn stop(&self, server: Server) -> Account {
+        self.start(0, 99, "stop").output("the last client");
+        let account = parse(&server.running.output("server"));
+        let _ = fs::remove_file(self.address_file());
+        assert_eq!(account["posted"], account["completed"]);
+        account
+    }
+
+    fn start(&self, calls: u64, seed: u64, last: &str) -> Running {
+        let file = self.address_file();
+        let (calls, seed) = (calls.to_string(), seed.to_string());
+        let args = [self.provider, path_text(&file), &calls, &seed, last];
+        Running::start_with_input(self.program("client"), &args, DEADLINE)
+    }
+
+    fn program(&self, name: &str) -> Command {
+        Command::new(self.directory.join(name))
+    }
+}
+
+struct Client {
+    running: Running,
+}
+
+impl Client {
+    /// Waits for its good end, without any failed call.
+    fn finish_calls(self, calls: u64) {
+        let account = self.account();
+        assert_eq!((account["made"], account["failed"]), (calls + 1, 0));
+        assert_eq!(account["posted"], account["completed"]);
+        assert_eq!(account["cancelled"], (calls + 1) / 16);
+    }
+
+    fn account(mut self) -> Account {
+        drop(self.running.input());
+        parse(&self.running.output("client"))
+    }
+}
+
+struct Server {
+    running: Running,
+}
+
+impl Server {
+    fn descriptors(&self) -> usize {
+        entries(&PathBuf::from(format!("/proc/{}/fd", self.running.id())))
+    }
+
+    /// The descriptors that are left when the ends of all peers have been seen, or `wanted`.
+    fn settled_descriptors(&self, wanted: usize) -> usize {
+        let late = Instant::now() + Duration::from_millis(500);
+        while Instant::now() < late && self.descriptors() != wanted {
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.descriptors()
+    }
+
+    /// Nothing of it is in `/dev/shm`, where it could stay behind.
+    fn assert_no_files(&self) {
+        let of_process = PathBuf::from(format!("/proc/{}", self.running.id()));
+        let maps = fs::read_to_string(of_process.join("maps")).expect("a running server");
+        assert!(!maps.contains(" /dev/shm/"), "{maps}");
+        for descriptor in fs::read_dir(of_process.join("fd")).expect("a running server") {
+            let target = fs::read_link(descriptor.expect("a descriptor").path());
+            assert!(target.is_ok_and(|target| !target.starts_with("/dev/shm")));
+        }
+    }
+
+    /// KiB.
+    fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.running.id()));
+        let status = status.expect("a running server");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number.and_then(|number| number.parse().ok()).expect("a number")
+    }
+}
+
+/// Processes that use next to no time in a second.
+fn assert_sleeping(server: &Running, clients: &[&Running]) {
+    thread::sleep(Duration::from_millis(200));
+    let all: Vec<_> = clients.iter().chain([&server]).map(|running| running.id()).collect();
+    let before: Vec<_> = all.iter().map(|id| ticks(*id)).collect();
+    thread::sleep(Duration::from_secs(1));
+    for (id, before) in all.iter().zip(before) {
+        let used = ticks(*id) - before;
+        assert!(used <= 1, "process {id} used {used} hundredths of a second while idle");
+    }
+}
+
+/// Processor time of a process, in hundredths of a second.
+fn ticks(id: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).expect("a running process");
+    let (_, fields) = stat.rsplit_once(')').expect("a name in parentheses");
+    let times = fields.split_whitespace().skip(11).take(2);
+    times.map(|time| time.parse::<u64>().expect("a number")).sum()
+}
+
+/// `name number name number ...`
+fn parse(line: &str) -> Account {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let number = |word: &str| word.parse().expect("a number");
+    let account: Account =
+        words.chunks_exact(2).map(|pair| (pair[0].to_owned(), number(pair[1]))).collect();
+    println!("{}", line.trim_end());
+    account
+}
+
+fn entries(directory: &Path) -> usize {
+    fs::read_dir(directory).expect("a directory").count()
+}
+
+fn path_text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// A small generator: what it draws is the same in each run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
