@@ -25,6 +25,7 @@ pub fn compile(source: &str, binary: &Path) {
         .arg(root.join("c").join(source))
         .arg(&library)
         .arg(format!("-Wl,-rpath,{}", directory.display()))
+        .arg("-ldl")
         .arg("-o")
         .arg(binary)
         .status()
@@ -97,13 +98,8 @@ impl Running {
     ///
     /// # Panics
     /// If it fails or is late.
-    pub fn output(mut self, what: &str) -> String {
-        let status = self.wait();
-        let (mut output, mut said) = (String::new(), String::new());
-        let _ = self.child.stdout.as_mut().expect("a pipe").read_to_string(&mut output);
-        let _ = self.child.stderr.as_mut().expect("a pipe").read_to_string(&mut said);
-        assert!(status.is_some_and(|status| status.success()), "{what}: {status:?}\n{said}");
-        output
+    pub fn output(self, what: &str) -> String {
+        self.outputs(what).0
     }
 
     /// Waits for its good end. It prints nothing on standard output, as nobody asked it to.
@@ -112,6 +108,23 @@ impl Running {
     /// If it fails, is late, or does print something.
     pub fn finish(self, what: &str) {
         assert_eq!(self.output(what), "", "{what}");
+    }
+
+    /// Waits for its good end, without a word on standard output or standard error.
+    ///
+    /// # Panics
+    /// If it fails, is late, or does print something.
+    pub fn finish_silently(self, what: &str) {
+        assert_eq!(self.outputs(what), (String::new(), String::new()), "{what}");
+    }
+
+    fn outputs(mut self, what: &str) -> (String, String) {
+        let status = self.wait();
+        let (mut output, mut said) = (String::new(), String::new());
+        let _ = self.child.stdout.as_mut().expect("a pipe").read_to_string(&mut output);
+        let _ = self.child.stderr.as_mut().expect("a pipe").read_to_string(&mut said);
+        assert!(status.is_some_and(|status| status.success()), "{what}: {status:?}\n{said}");
+        (output, said)
     }
 
     /// Ends it at once (SIGKILL).

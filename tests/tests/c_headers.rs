@@ -23,6 +23,20 @@ const COMPILERS: [(&str, &[&str]); 4] = [
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
+/// Programs that do what applications do.
+const APPLICATIONS: [&str; 10] = [
+    "rpc/server.c",
+    "rpc/client.c",
+    "consumers/intel_mpi.c",
+    "consumers/mercury.c",
+    "consumers/mpich.c",
+    "consumers/nccl.c",
+    "consumers/nixl.c",
+    "consumers/open_mpi.c",
+    "consumers/openshmem.c",
+    "consumers/traps.c",
+];
+
 /// Every public header compiles as the only one a program includes, without a warning.
 #[test]
 fn each_header_stands_alone() {
@@ -106,7 +120,7 @@ fn library_programs_compile() {
 #[test]
 fn applications_compile() {
     for include in [Some(own_include()), distribution_include()].into_iter().flatten() {
-        for program in ["rpc/server.c", "rpc/client.c"] {
+        for program in APPLICATIONS {
             for (compiler, _) in COMPILERS.into_iter().filter(|(name, _)| !name.ends_with("++")) {
                 if compiler == "clang" && Command::new(compiler).arg("--version").output().is_err()
                 {
