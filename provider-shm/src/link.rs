@@ -100,7 +100,8 @@ impl Link {
         self.pid
     }
 
-    /// Introduces this endpoint.
+    /// Introduces this endpoint. `EAGAIN` when the socket is full, `ECONNRESET` when the peer has
+    /// ended.
     pub fn say_hello(&self, hello: &Hello) -> Result<()> {
         let mut message = Vec::with_capacity(MESSAGE_MAX);
         message.extend_from_slice(&HELLO.to_ne_bytes());
@@ -110,11 +111,10 @@ impl Link {
         message.extend_from_slice(&hello.probe.0.to_ne_bytes());
         message.extend_from_slice(&hello.probe.1.to_ne_bytes());
         message.extend_from_slice(&hello.address);
-        send(&self.socket, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
-        Ok(())
+        said(send(&self.socket, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL))
     }
 
-    /// Hands a ring over.
+    /// Hands a ring over; errors as with [`Self::say_hello`].
     pub fn give_ring(&self, fd: BorrowedFd<'_>, geometry: Geometry) -> Result<()> {
         let mut message = [0u8; 24];
         message[..8].copy_from_slice(&RING.to_ne_bytes());
@@ -127,8 +127,7 @@ impl Link {
             return Err(Errno::ENOBUFS);
         }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        sendmsg(&self.socket, &[IoSlice::new(&message)], &mut control, flags)?;
-        Ok(())
+        said(sendmsg(&self.socket, &[IoSlice::new(&message)], &mut control, flags))
     }
 
     /// Rings the peer's bell. A full socket has bells enough in it.
@@ -201,6 +200,15 @@ impl Link {
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// A peer that has ended is one error, whether that shows in hearing or in saying.
+fn said(result: rustix::io::Result<usize>) -> Result<()> {
+    match result {
+        Ok(_) => Ok(()),
+        Err(Sys::PIPE) => Err(Errno::ECONNRESET),
+        Err(reason) => Err(reason.into()),
     }
 }
 
@@ -288,6 +296,21 @@ mod tests {
         drop(ours);
         assert!(!theirs.is_alive());
         assert_eq!(theirs.hear().unwrap_err(), Errno::ECONNRESET);
+    }
+
+    #[test]
+    fn nothing_is_said_to_a_peer_that_has_ended() {
+        let name = unique().unwrap();
+        let address = socket_address(&name).unwrap();
+        let mut listener = Listener::open(&address).unwrap();
+        let ours = Link::connect(&address).unwrap();
+        drop(listener.accept().unwrap().unwrap());
+        let hello = Hello { id: [7; 16], sleeps: true, probe: (1, 2), address: name };
+        assert_eq!(ours.say_hello(&hello).unwrap_err(), Errno::ECONNRESET);
+        let (segment, fd) =
+            crate::segment::Segment::create(crate::segment::cold().unwrap()).unwrap();
+        let given = ours.give_ring(fd.as_fd(), segment.geometry());
+        assert_eq!(given.unwrap_err(), Errno::ECONNRESET);
     }
 
     #[test]
