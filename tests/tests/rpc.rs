@@ -89,6 +89,45 @@ fn clients_die_at_any_moment() {
     }
 }
 
+/// The same where the kernel copies nothing between processes.
+#[test]
+fn clients_die_while_bytes_go_through_rings() {
+    const ROUNDS: u64 = 20;
+    let job = Job::new("shm", "rings").with("FI_SHM_DISABLE_CMA", "1");
+    let server = job.server();
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let steady = job.client(1000, 1);
+    for round in 0..ROUNDS {
+        let victim = job.client(1_000_000, 100 + round);
+        thread::sleep(Duration::from_micros(dice.below(60_000)));
+        victim.running.kill("a client");
+    }
+    steady.finish_calls(1000);
+    assert_eq!(job.stop(server)["goodbye"], 1);
+}
+
+/// Clients are stopped in the middle of transfers: the server sleeps, and all goes on with them.
+#[test]
+fn clients_that_are_stopped_cost_nothing() {
+    for provider in PROVIDERS {
+        let job = Job::new(provider, "stopped");
+        let server = job.server();
+        for round in 0..2 {
+            let clients = [1, 2, 3].map(|seed| job.client(1_000_000, 10 * round + seed));
+            thread::sleep(Duration::from_millis(150));
+            clients.iter().for_each(|client| client.signal("-STOP"));
+            assert_sleeping(&server.running, &[]);
+            job.client(30, 9).finish_calls(30);
+            clients.iter().for_each(|client| client.signal("-CONT"));
+            thread::sleep(Duration::from_millis(50));
+            for client in clients {
+                client.running.kill("a client");
+            }
+        }
+        assert_eq!(job.stop(server)["goodbye"], 2);
+    }
+}
+
 /// The server is killed under its clients and comes back at its address: all calls are answered.
 #[test]
 fn the_server_comes_back() {
@@ -126,6 +165,7 @@ struct Job {
     provider: &'static str,
     name: String,
     directory: PathBuf,
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Job {
@@ -137,7 +177,13 @@ impl Job {
             compile(&format!("rpc/{program}.c"), &directory.join(program));
         }
         let name = format!("rpc-{case}-{}", std::process::id());
-        Self { _turn: turn, provider, name, directory }
+        Self { _turn: turn, provider, name, directory, variables: Vec::new() }
+    }
+
+    /// With a variable in the environment of all programs.
+    fn with(mut self, variable: &'static str, value: &'static str) -> Self {
+        self.variables.push((variable, value));
+        self
     }
 
     fn address_file(&self) -> PathBuf {
@@ -188,7 +234,9 @@ impl Job {
     }
 
     fn program(&self, name: &str) -> Command {
-        Command::new(self.directory.join(name))
+        let mut command = Command::new(self.directory.join(name));
+        command.envs(self.variables.iter().copied());
+        command
     }
 }
 
@@ -203,6 +251,12 @@ impl Client {
         assert_eq!((account["made"], account["failed"]), (calls + 1, 0));
         assert_eq!(account["posted"], account["completed"]);
         assert_eq!(account["cancelled"], (calls + 1) / 16);
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.running.id().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status().expect("run kill");
+        assert!(sent.success());
     }
 
     fn account(mut self) -> Account {

@@ -291,6 +291,22 @@ static void accumulate(void)
 	OK(fi_close(&mr->fid));
 }
 
+/* Two looks at a name, in 64 bytes; an address is found again. */
+static void names(void)
+{
+	char name[64], again[64];
+	size_t length = sizeof(name), second = sizeof(again);
+
+	OK(fi_getname(&b.ep->fid, name, &length));
+	OK(fi_getname(&b.ep->fid, again, &second));
+	EQUAL(length, second);
+	EQUAL(memcmp(name, again, length), 0);
+	second = sizeof(again);
+	OK(fi_av_lookup(a.av, a.peer, again, &second));
+	EQUAL(length, second);
+	EQUAL(memcmp(name, again, length), 0);
+}
+
 int main(void)
 {
 	const struct objects objects = {
@@ -306,6 +322,7 @@ int main(void)
 	CHECK(out && in);
 	info = discover();
 	open_both(info, &objects);
+	names();
 	CHECK(query_atomics(a.ep, 14, 19) > 0);
 	send_and_receive();
 	probe();

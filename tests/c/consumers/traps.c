@@ -341,6 +341,48 @@ static void keys(void)
 	fi_freeinfo(hints);
 }
 
+/* Operations and datatypes that there are not: no query and no call takes them. */
+static void unknown_atomics(void)
+{
+	static const int outside[] = { -1, 20, 32, 255, 256, 257, 65536, INT32_MAX };
+	const struct objects objects = { .format = FI_CQ_FORMAT_TAGGED };
+	struct fi_info *hints = rdm_hints(FI_RMA | FI_ATOMIC), *info;
+	uint64_t value = 1, compare = 1, old = 1;
+	struct fid_mr *mr;
+	size_t i, k;
+
+	info = ask(FI_VERSION(1, 18), hints);
+	open_both(info, &objects);
+	CHECK(query_atomics(a.ep, 32, 32) > 0);
+	OK(fi_mr_reg(b.domain, in, sizeof(in), FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0, &mr,
+		     NULL));
+	memset(in, 0x11, 64);
+	for (i = 0; i < 8; i++) {
+		for (k = 0; k < 8; k++) {
+			const enum fi_op op = (enum fi_op) outside[i];
+			const enum fi_datatype type = k ? (enum fi_datatype) outside[k] : FI_UINT64;
+			ssize_t ret;
+
+			ret = fi_atomic(a.ep, &value, 1, NULL, a.peer, 0, 1, type, op, NULL);
+			CHECK(ret == -FI_EOPNOTSUPP || ret == -FI_EINVAL);
+			ret = fi_inject_atomic(a.ep, &value, 1, a.peer, 0, 1, type, op);
+			CHECK(ret == -FI_EOPNOTSUPP || ret == -FI_EINVAL);
+			ret = fi_fetch_atomic(a.ep, &value, 1, NULL, &old, NULL, a.peer, 0, 1,
+					      type, op, NULL);
+			CHECK(ret == -FI_EOPNOTSUPP || ret == -FI_EINVAL);
+			ret = fi_compare_atomic(a.ep, &value, 1, NULL, &compare, NULL, &old, NULL,
+						a.peer, 0, 1, type, op, NULL);
+			CHECK(ret == -FI_EOPNOTSUPP || ret == -FI_EINVAL);
+		}
+	}
+	SILENT();
+	EQUAL(in[0], 0x11);
+	OK(fi_close(&mr->fid));
+	close_both();
+	fi_freeinfo(info);
+	fi_freeinfo(hints);
+}
+
 /* Progress is made by reading the queue and by nothing else, and a full one says so cheaply. */
 static void storm(void)
 {
@@ -393,6 +435,7 @@ int main(int argc, char **argv)
 	multi_receive();
 	selective();
 	keys();
+	unknown_atomics();
 	storm();
 	return 0;
 }
