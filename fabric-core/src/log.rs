@@ -197,11 +197,12 @@ pub fn emit(record: &Record<'_>) {
 
 /// Warns of the settings themselves. No filter of theirs holds this back: it may be the mistake.
 pub(crate) fn of_settings(message: fmt::Arguments<'_>) {
+    // This may be the first message: the level is known once the state is.
+    let state = state();
     if !wanted(Level::Warn) {
         return;
     }
     let record = Record::new(Level::Warn, "core", Subsys::Core, "settings", line!(), message);
-    let state = state();
     state.replaced.as_ref().unwrap_or(&state.own).write(&record);
 }
 
