@@ -34,7 +34,7 @@ demo: ## unmodified fi_pingpong and MPI on this build, with figures beside upstr
 test: ## everything that must hold; ends with one line of totals
 	$(PYTHON) tests/run.py
 
-test-mpi: build ## MPI: the C job with 2 and 4 ranks, and modules of mpi4py's own suite
+test-mpi: build ## MPICH, Intel MPI and Open MPI: C programs, IMB, the whole suite of mpi4py
 	$(PYTHON) tests/mpi/run.py
 
 conformance: build ## what the manual pages promise, asked of the shm provider

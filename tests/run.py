@@ -123,7 +123,7 @@ def main():
         later = {
             "install": ["tests/install/run.py"],
             "demo": ["tests/demo/demo.py", "--quick", "--no-build"],
-            "MPI": ["tests/mpi/run.py", "--smoke-only"],
+            "MPI": ["tests/mpi/run.py", "--quick"],
         }
         for title, command in later.items():
             if built:

@@ -67,8 +67,7 @@ def check_pingpong(library, quick):
 def check_mpi(library):
     """The MPI job with two ranks."""
     say("compiling tests/mpi/smoke.c with the wheel's mpicc, running two ranks")
-    mpi.compile_smoke()
-    result = mpi.smoke(library, 2)
+    result = mpi.program(mpi.mpich(), library, 2, "smoke")
     for pid, path in result.maps.items():
         print(f"    /proc/{pid}/maps of a rank: {path}")
     say("MPI: " + ", ".join(part for part in result.parts if part != "end"))
@@ -101,7 +100,7 @@ def figures(library, ours):
         )
     bundled = libraries.wheel()
     if bundled:
-        theirs = mpi.smoke(bundled, 2)
+        theirs = mpi.program(mpi.mpich(), bundled, 2, "smoke")
         print("\nMPI ping-pong between two ranks (MPICH), one pass")
         print(f"{'size':>9} | {'Percale usec':>15} | {f'{names[-1]} usec':>18}")
         for size, micros in ours.times.items():

