@@ -88,10 +88,13 @@ def follow(command, seconds, env):
 def end(process, seconds):
     if seconds is not None:
         print(f"no end after {seconds} s", flush=True)
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            # Steps with children in sessions of their own end those first.
+            process.wait(10)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
 
 
 def main():

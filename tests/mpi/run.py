@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -24,8 +25,8 @@ FOUR_RANKS_RMA = ["testPut*", "testGetProcNull", "testFence*"]
 QUICK = ["test_p2p_buf", "test_cco_buf", "test_msgspec", "test_rma", "test_spawn"]
 # Open MPI starts processes by means that this host may not offer, and takes no part in recovery.
 OPENMPI_WITHOUT = r"spawn|dynproc|util_pool|ulfm"
-SECONDS = 120
-LONG = {"test_rma": 300, "test_rma_nb": 300, "test_util_pool": 240}
+# The slowest module needs a tenth of it on a quiet host.
+SECONDS = 240
 
 
 def main():
@@ -38,13 +39,14 @@ def main():
     parser.add_argument("modules", nargs="*", help="of mpi4py's suite, instead of all")
     args = parser.parse_args()
 
+    # Whoever ends this run ends its jobs, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     chosen = install(args.mpi.split(","))
     ours = libraries.percale()
     libraries.require(ours.path.exists(), f"{ours.path} is missing: make build")
     run = Run(args, [(each, each.upstream() if args.upstream else ours) for each in chosen])
     for part in args.parts.split(","):
         {"c": run.programs, "imb": run.benchmarks, "mpi4py": run.mpi4py}[part]()
-    run.save()
     if run.complaints:
         sys.exit("failed: " + "; ".join(run.complaints))
 
@@ -77,7 +79,6 @@ class Run:
         self._args = args
         self._pairs = pairs
         self._ranks = [int(word) for word in args.ranks.split(",")]
-        self._rows = []
 
     def programs(self):
         """The C programs, on every MPI library."""
@@ -129,13 +130,12 @@ class Run:
                         extra = []
                         if ranks == 4 and module == "test_rma":
                             extra = [w for test in FOUR_RANKS_RMA for w in ("-k", test)]
-                        seconds = LONG.get(module, SECONDS)
                         outcome = suite.job(
-                            each, library, ranks, source, module, seconds, [*options, *extra], native
+                            each, library, ranks, source, module, SECONDS, [*options, *extra], native
                         )
                         total.add(module, library, outcome)
                     self.complaints += total.complaints
-                    self._rows.append(total.row)
+                    self._keep(total.row)
 
     def _variants(self, each, ranks):
         yield False, "mpi4py"
@@ -156,19 +156,19 @@ class Run:
             names = [name for name in names if re.match(FOUR_RANKS, name)]
         return names
 
-    def save(self):
-        """Keeps the results beside those of other runs."""
+    def _keep(self, fresh):
+        """Keeps a row beside, or in place of, those of other runs."""
         path = libraries.BUILD / f"mpi-{'upstream' if self._args.upstream else 'percale'}.json"
         rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-        fresh = {tuple(row[key] for key in ("mpi", "ranks", "what")) for row in self._rows}
-        rows = [r for r in rows if (r["mpi"], r["ranks"], r["what"]) not in fresh] + self._rows
-        path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        about = [fresh[key] for key in ("mpi", "ranks", "what")]
+        rows = [r for r in rows if [r["mpi"], r["ranks"], r["what"]] != about]
+        path.write_text(json.dumps([*rows, fresh], indent=1) + "\n", encoding="utf-8")
 
     def _some(self, *ranks):
         return [number for number in ranks if number in self._ranks]
 
     def _row(self, each, ranks, what, tests=0, failures=(), late=0):
-        self._rows.append(row(each, ranks, what, tests, list(failures), 0, late))
+        self._keep(row(each, ranks, what, tests, list(failures), 0, late))
 
     def _complain(self, what, failure):
         print(f"FAILED {what}: {failure}", flush=True)

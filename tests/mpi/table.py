@@ -19,7 +19,7 @@ def main():
         "| | ranks | | tests | skipped | failed | deadline hit |",
         "|---|---:|---|---:|---:|---:|---:|",
     ]
-    for key, row in ours.items():
+    for key, row in sorted(ours.items()):
         mpi, ranks, what = key
         other = theirs.get(key)
         cells = [cell(row[column], other and other[column]) for column in COLUMNS]
