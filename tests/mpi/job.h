@@ -1,6 +1,6 @@
 /*
- * What the MPI jobs share. Rank 0 prints `ok PART` for each part that passed on every rank, each rank
- * the libfabric that it has mapped. A wrong byte ends the job with status 1.
+ * What the MPI jobs share. Rank 0 prints `ok PART` for each part that passed on every rank, each
+ * rank the libfabric that it has mapped. A wrong byte ends the job with status 1.
  */
 #ifndef PERCALE_JOB_H
 #define PERCALE_JOB_H

@@ -23,8 +23,6 @@ PROGRAMS = ["smoke", "windows"]
 FOUR_RANKS = r"test_p2p_|test_cco_|test_msgspec$|test_rma$"
 FOUR_RANKS_RMA = ["testPut*", "testGetProcNull", "testFence*"]
 QUICK = ["test_p2p_buf", "test_cco_buf", "test_msgspec", "test_rma", "test_spawn"]
-# Open MPI starts processes by means that this host may not offer, and takes no part in recovery.
-OPENMPI_WITHOUT = r"spawn|dynproc|util_pool|ulfm"
 # The slowest module needs a tenth of it on a quiet host.
 SECONDS = 240
 
@@ -120,20 +118,15 @@ class Run:
         """mpi4py's suite, a job for each module, without a second try."""
         source, known = suite.fetch(), suite.Known()
         for each, library in self._pairs:
-            if not each.python.exists() or each.name == "debian":
+            if each.python is None:
                 continue
             for ranks in self._some(2) if self._args.quick else self._some(1, 2, 4):
-                options = [w for test in known.excluded(each, ranks) for w in ("-x", test)]
                 for native, title in self._variants(each, ranks):
                     total = Total(each, ranks, title, known)
-                    for module in self._modules(each, ranks, source, native):
-                        extra = []
-                        if ranks == 4 and module == "test_rma":
-                            extra = [w for test in FOUR_RANKS_RMA for w in ("-k", test)]
-                        outcome = suite.job(
-                            each, library, ranks, source, module, SECONDS, [*options, *extra], native
-                        )
-                        total.add(module, library, outcome)
+                    for module in self._modules(ranks, source, native):
+                        options = choice(each, ranks, module, known)
+                        about = each, library, ranks, source, module, SECONDS, options, native
+                        total.add(module, library, suite.job(*about))
                     self.complaints += total.complaints
                     self._keep(total.row)
 
@@ -142,7 +135,7 @@ class Run:
         if each.name in ("mpich", "intel") and ranks == 2:
             yield True, "mpi4py, native atomics"
 
-    def _modules(self, each, ranks, source, native):
+    def _modules(self, ranks, source, native):
         names = suite.modules(source)
         if self._args.modules:
             names = self._args.modules
@@ -150,14 +143,14 @@ class Run:
             names = QUICK
         if native:
             names = [name for name in names if name in ("test_rma", "test_rma_nb")]
-        if each.name == "openmpi":
-            names = [name for name in names if not re.search(OPENMPI_WITHOUT, name)]
         if ranks == 4:
             names = [name for name in names if re.match(FOUR_RANKS, name)]
         return names
 
     def _keep(self, fresh):
-        """Keeps a row beside, or in place of, those of other runs."""
+        """Keeps a row beside, or in place of, those of other runs. A part is not worth keeping."""
+        if self._args.quick or self._args.modules:
+            return
         path = libraries.BUILD / f"mpi-{'upstream' if self._args.upstream else 'percale'}.json"
         rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
         about = [fresh[key] for key in ("mpi", "ranks", "what")]
@@ -207,6 +200,14 @@ class Total:
         for test in fresh:
             print(f"FAILED {self._title}: {test}\n{broken[test]}", flush=True)
             self.complaints.append(f"{self._title}: {test}")
+
+
+def choice(each, ranks, module, known):
+    """Options that choose the tests of a module."""
+    options = [word for test in known.excluded(each, ranks) for word in ("-x", test)]
+    if ranks == 4 and module == "test_rma":
+        options += [word for test in FOUR_RANKS_RMA for word in ("-k", test)]
+    return options
 
 
 def row(each, ranks, what, tests, failures, skipped, late):

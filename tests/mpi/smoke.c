@@ -143,7 +143,8 @@ static void collectives(void)
 {
 	enum { COUNT = 50000 };
 	double *mine = malloc(COUNT * sizeof(*mine)), *sums = malloc(COUNT * sizeof(*sums));
-	int *table = malloc((size_t)ranks * sizeof(*table)), *turned = malloc((size_t)ranks * sizeof(*table));
+	int *table = malloc((size_t)ranks * sizeof(*table));
+	int *turned = malloc((size_t)ranks * sizeof(*turned));
 
 	if (!mine || !sums || !table || !turned)
 		fail("collectives", "no memory");

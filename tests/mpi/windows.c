@@ -242,7 +242,7 @@ static void operations(void)
 	done("operations");
 }
 
-/* What was there comes back whole, and what replaces it arrives whole, also where many elements go. */
+/* What was there comes back whole, and what replaces it arrives whole, many elements at once. */
 static void exchanges(void)
 {
 	int64_t *mine = malloc(CELLS * sizeof(*mine)), *old = malloc(CELLS * sizeof(*old)), *memory, sum;
