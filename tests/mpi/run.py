@@ -108,11 +108,12 @@ class Run:
                     self._row(each, ranks, name, **of(failure))
 
     def _benchmarks(self, each):
+        # Seconds for each line of a table, at most.
         short = ["-time", "0.1"]
         if self._args.quick:
             return [("IMB-RMA", 2, short), ("IMB-MPI1", 2, short)] if each.name == "intel" else []
         both = [(name, ranks) for ranks in self._some(2, 4) for name in imb.MEASUREMENTS]
-        return [(name, ranks, [] if ranks == 2 else short) for name, ranks in both]
+        return [(name, ranks, ["-time", "1"] if ranks == 2 else short) for name, ranks in both]
 
     def mpi4py(self):
         """mpi4py's suite, a job for each module, without a second try."""
