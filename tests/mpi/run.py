@@ -46,7 +46,9 @@ def main():
     for part in args.parts.split(","):
         {"c": run.programs, "imb": run.benchmarks, "mpi4py": run.mpi4py}[part]()
     if run.complaints:
-        sys.exit("failed: " + "; ".join(run.complaints))
+        print("failed: " + "; ".join(run.complaints))
+    print(f"{run.passed} passed, {len(run.complaints)} failed, {run.skipped} skipped")
+    return 1 if run.complaints else 0
 
 
 def install(names):
@@ -74,6 +76,7 @@ class Run:
 
     def __init__(self, args, pairs):
         self.complaints = []
+        self.passed = self.skipped = 0
         self._args = args
         self._pairs = pairs
         self._ranks = [int(word) for word in args.ranks.split(",")]
@@ -129,7 +132,7 @@ class Run:
                         about = each, library, ranks, source, module, SECONDS, options, native
                         total.add(module, library, suite.job(*about))
                     self.complaints += total.complaints
-                    self._keep(total.row)
+                    self._count(total.row)
 
     def _variants(self, each, ranks):
         yield False, "mpi4py"
@@ -148,8 +151,11 @@ class Run:
             names = [name for name in names if re.match(FOUR_RANKS, name)]
         return names
 
-    def _keep(self, fresh):
-        """Keeps a row beside, or in place of, those of other runs. A part is not worth keeping."""
+    def _count(self, fresh):
+        """Adds a row to the totals, and keeps a row beside, or in place of, those of other runs."""
+        self.passed += fresh["tests"] - fresh["skipped"] - len(fresh["failures"])
+        self.skipped += fresh["skipped"]
+        # A part is not worth keeping.
         if self._args.quick or self._args.modules:
             return
         path = libraries.BUILD / f"mpi-{'upstream' if self._args.upstream else 'percale'}.json"
@@ -162,7 +168,7 @@ class Run:
         return [number for number in ranks if number in self._ranks]
 
     def _row(self, each, ranks, what, tests=0, failures=(), late=0):
-        self._keep(row(each, ranks, what, tests, list(failures), 0, late))
+        self._count(row(each, ranks, what, max(tests, len(failures)), list(failures), 0, late))
 
     def _complain(self, what, failure):
         print(f"FAILED {what}: {failure}", flush=True)
@@ -232,6 +238,6 @@ def of(failure):
 
 if __name__ == "__main__":
     try:
-        main()
+        sys.exit(main())
     except Failed as failure:
         sys.exit(f"failed: {failure}")
