@@ -130,7 +130,7 @@ def main():
         }
         for title, command in later.items():
             if built:
-                totals.step(title, [python, *command], 900)
+                totals.step(title, [python, *command], 900, counts=title == "MPI")
             else:
                 totals.skip(title, "there is no library")
 
