@@ -23,8 +23,10 @@ PROGRAMS = ["smoke", "windows"]
 FOUR_RANKS = r"test_p2p_|test_cco_|test_msgspec$|test_rma$"
 FOUR_RANKS_RMA = ["testPut*", "testGetProcNull", "testFence*"]
 QUICK = ["test_p2p_buf", "test_cco_buf", "test_msgspec", "test_rma", "test_spawn"]
-# The slowest module needs a tenth of it on a quiet host.
-SECONDS = 240
+# What tells jobs apart.
+ABOUT = ["mpi", "ranks", "what", "job"]
+# The slowest module needs half a minute of it on a quiet host.
+SECONDS = 600
 
 
 def main():
@@ -90,10 +92,10 @@ class Run:
                     try:
                         parts = mpi.program(each, library, ranks, source, 180).parts
                         say(f"{what}: {', '.join(parts[:-1])}")
-                        self._row(each, ranks, f"{source}.c", tests=len(parts) - 1)
+                        self._count(row(each, ranks, "C programs", source, len(parts) - 1))
                     except Failed as failure:
                         self._complain(what, failure)
-                        self._row(each, ranks, f"{source}.c", **of(failure))
+                        self._count(row(each, ranks, "C programs", source, **of(failure)))
 
     def benchmarks(self):
         """The Intel MPI Benchmarks, where their binary interface fits."""
@@ -105,10 +107,10 @@ class Run:
                 try:
                     count = imb.whole(each, library, ranks, name, 300, options)
                     say(f"{what}: {count} measurements")
-                    self._row(each, ranks, name, tests=count)
+                    self._count(row(each, ranks, "benchmarks", name, count))
                 except Failed as failure:
                     self._complain(what, failure)
-                    self._row(each, ranks, name, **of(failure))
+                    self._count(row(each, ranks, "benchmarks", name, **of(failure)))
 
     def _benchmarks(self, each):
         # Seconds for each line of a table, at most.
@@ -126,13 +128,12 @@ class Run:
                 continue
             for ranks in self._some(2) if self._args.quick else self._some(1, 2, 4):
                 for native, title in self._variants(each, ranks):
-                    total = Total(each, ranks, title, known)
                     for module in self._modules(ranks, source, native):
                         options = choice(each, ranks, module, known)
                         about = each, library, ranks, source, module, SECONDS, options, native
-                        total.add(module, library, suite.job(*about))
-                    self.complaints += total.complaints
-                    self._count(total.row)
+                        outcome = suite.job(*about)
+                        fresh = row(each, ranks, title, module, outcome.ran)
+                        self._judge(fresh, library, outcome, known.allowed(each, ranks))
 
     def _variants(self, each, ranks):
         yield False, "mpi4py"
@@ -151,62 +152,44 @@ class Run:
             names = [name for name in names if re.match(FOUR_RANKS, name)]
         return names
 
+    def _judge(self, fresh, library, outcome, allowed):
+        """Says what became of a module's job, and counts it."""
+        broken = dict(outcome.failures)
+        if outcome.complaint:
+            where = ", ".join(outcome.unfinished) or "the end"
+            broken[f"{fresh['job']} in {where}"] = outcome.complaint
+        if any(path is None or not library.is_at(path) for path in outcome.library):
+            broken[f"{fresh['job']} on another libfabric"] = str(outcome.library)
+        title = f"{fresh['mpi']}, {fresh['ranks']} ranks, {fresh['what']}"
+        unexpected = [test for test in broken if not allowed(test)]
+        tail = f", {len(broken)} failed ({len(unexpected)} unexpectedly)" if broken else ""
+        say(
+            f"{title}, {fresh['job']}: {outcome.ran} tests, {outcome.skipped} skipped{tail}, "
+            f"{outcome.seconds:.0f} s"
+        )
+        for test in unexpected:
+            self._complain(f"{title}: {test}", f"\n{broken[test]}")
+        fresh |= {"failures": sorted(broken), "skipped": outcome.skipped, "late": outcome.late}
+        self._count(fresh)
+
     def _count(self, fresh):
-        """Adds a row to the totals, and keeps a row beside, or in place of, those of other runs."""
-        self.passed += fresh["tests"] - fresh["skipped"] - len(fresh["failures"])
+        """Adds a job to the totals, and keeps it beside, or in place of, those of other runs."""
+        self.passed += max(0, fresh["tests"] - fresh["skipped"] - len(fresh["failures"]))
         self.skipped += fresh["skipped"]
-        # A part is not worth keeping.
-        if self._args.quick or self._args.modules:
+        if self._args.quick:
             return
         path = libraries.BUILD / f"mpi-{'upstream' if self._args.upstream else 'percale'}.json"
         rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-        about = [fresh[key] for key in ("mpi", "ranks", "what")]
-        rows = [r for r in rows if [r["mpi"], r["ranks"], r["what"]] != about]
+        about = [fresh[key] for key in ABOUT]
+        rows = [each for each in rows if [each[key] for key in ABOUT] != about]
         path.write_text(json.dumps([*rows, fresh], indent=1) + "\n", encoding="utf-8")
 
     def _some(self, *ranks):
         return [number for number in ranks if number in self._ranks]
 
-    def _row(self, each, ranks, what, tests=0, failures=(), late=0):
-        self._count(row(each, ranks, what, max(tests, len(failures)), list(failures), 0, late))
-
     def _complain(self, what, failure):
         print(f"FAILED {what}: {failure}", flush=True)
         self.complaints.append(what)
-
-
-class Total:
-    """Results of the modules of one MPI library with one number of ranks."""
-
-    def __init__(self, each, ranks, title, known):
-        self.row = row(each, ranks, title, 0, [], 0, 0)
-        self.complaints = []
-        self._each = each
-        self._ranks = ranks
-        self._title = f"{each.title}, {ranks} ranks, {title}"
-        self._known = known
-
-    def add(self, module, library, outcome):
-        """Counts a module's job and says what became of it."""
-        self.row["tests"] += outcome.ran
-        self.row["skipped"] += outcome.skipped
-        self.row["late"] += outcome.late
-        broken = dict(outcome.failures)
-        if outcome.complaint:
-            where = ", ".join(outcome.unfinished) or "the end"
-            broken[f"{module} in {where}"] = outcome.complaint
-        if any(path is None or not library.is_at(path) for path in outcome.library):
-            broken[f"{module} on another libfabric"] = str(outcome.library)
-        self.row["failures"] += sorted(broken)
-        fresh = [t for t in broken if not self._known.allowed(self._each, self._ranks, t)]
-        tail = f", {len(broken)} failed, {len(fresh)} of them unexpectedly" if broken else ""
-        say(
-            f"{self._title}, {module}: {outcome.ran} tests, {outcome.skipped} skipped"
-            f"{tail}, {outcome.seconds:.0f} s"
-        )
-        for test in fresh:
-            print(f"FAILED {self._title}: {test}\n{broken[test]}", flush=True)
-            self.complaints.append(f"{self._title}: {test}")
 
 
 def choice(each, ranks, module, known):
@@ -217,15 +200,16 @@ def choice(each, ranks, module, known):
     return options
 
 
-def row(each, ranks, what, tests, failures, skipped, late):
-    """A row of the results."""
+def row(each, ranks, what, job, tests=0, failures=(), late=False):
+    """What is kept of a job."""
     return {
         "mpi": each.title,
         "ranks": ranks,
         "what": what,
+        "job": job,
         "tests": tests,
-        "failures": failures,
-        "skipped": skipped,
+        "failures": list(failures),
+        "skipped": 0,
         "late": late,
     }
 
@@ -233,7 +217,7 @@ def row(each, ranks, what, tests, failures, skipped, late):
 def of(failure):
     """What a failed program means for its row."""
     text = str(failure)
-    return {"failures": [text.splitlines()[0]], "late": int("no end after" in text)}
+    return {"tests": 1, "failures": [text.splitlines()[0]], "late": "no end after" in text}
 
 
 if __name__ == "__main__":

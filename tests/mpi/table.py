@@ -41,11 +41,17 @@ def cell(ours, theirs):
 
 
 def load(name):
-    """The rows of one run by what they are about."""
+    """Sums over the jobs of each part."""
     path = libraries.BUILD / f"mpi-{name}.json"
     libraries.require(path.exists(), f"{path} is missing: tests/mpi/run.py")
     rows = json.loads(path.read_text(encoding="utf-8"))
-    return {(row["mpi"], row["ranks"], row["what"]): row for row in rows}
+    sums = {}
+    for row in rows:
+        empty = {"tests": 0, "skipped": 0, "late": 0, "failures": []}
+        total = sums.setdefault((row["mpi"], row["ranks"], row["what"]), empty)
+        for column in COLUMNS:
+            total[column] += row[column]
+    return sums
 
 
 if __name__ == "__main__":
