@@ -302,7 +302,7 @@ mod tests {
     fn nothing_is_said_to_a_peer_that_has_ended() {
         let name = unique().unwrap();
         let address = socket_address(&name).unwrap();
-        let mut listener = Listener::open(&address).unwrap();
+        let listener = Listener::open(&address).unwrap();
         let ours = Link::connect(&address).unwrap();
         drop(listener.accept().unwrap().unwrap());
         let hello = Hello { id: [7; 16], sleeps: true, probe: (1, 2), address: name };
