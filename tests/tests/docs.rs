@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// Every test that `docs/src/faults.md` names is a test of this tree.
+/// Every test that `docs/src/faults.md` names is a test of this tree, or a case of the conformance
+/// suite, which checks its own page.
 #[test]
 fn tests_that_the_documents_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -10,6 +11,12 @@ fn tests_that_the_documents_name_exist() {
     let mut tests = BTreeSet::new();
     for place in ["fabric-core", "provider-shm", "ffi", "percale", "tests"] {
         collect(&root.join(place), &mut tests);
+    }
+    let suite = fs::read_to_string(root.join("docs/src/conformance.md")).expect("the page");
+    for row in suite.lines() {
+        tests.extend(
+            row.strip_prefix("| `").and_then(|row| row.split('`').next()).map(str::to_owned),
+        );
     }
     let rows = page.lines().filter_map(|line| line.strip_suffix('|')?.rsplit_once('|'));
     let mut named = 0;
