@@ -56,23 +56,30 @@ impl Producer {
         self.next.wrapping_sub(1)
     }
 
-    /// Whether a packet without bulk can be pushed now.
+    /// Whether a packet without bulk, or at least the last one, can be pushed now.
     pub fn has_room(&mut self) -> bool {
-        let full = |ring: &Self| ring.pushed().wrapping_sub(ring.consumed) >= ring.room;
+        let full =
+            |ring: &Self| ring.pushed().wrapping_sub(ring.consumed) >= ring.memory.geometry.slots;
         if full(self) {
             let _ = self.refresh();
         }
         !full(self)
     }
 
-    /// Keeps one slot for [`Producer::push_last`].
+    /// Keeps one slot of a fresh ring for [`Producer::push_last`] until the consumer has come. Later
+    /// that would mean to look more often for what it has given back.
     pub fn keep_one(&mut self) {
         self.room = self.memory.geometry.slots - 1;
     }
 
-    /// Publishes the ring's last packet, into the slot that was kept for it.
-    pub fn push_last(&mut self, head: Head) -> Result<(), PushError> {
+    /// Keeps no slot any more.
+    pub fn keep_none(&mut self) {
         self.room = self.memory.geometry.slots;
+    }
+
+    /// Publishes the ring's last packet, into the slot that was kept for it if there is no other.
+    pub fn push_last(&mut self, head: Head) -> Result<(), PushError> {
+        self.keep_none();
         self.push(head, &Source::fixed(&[]))
     }
 
@@ -167,6 +174,7 @@ impl Producer {
             return Err(PushError::Broken);
         }
         if fresh != 0 {
+            self.keep_none();
             self.consumed = consumed;
             let last = consumed.wrapping_sub(1) & (self.memory.geometry.slots - 1);
             self.bulk_tail = self.marks[last as usize];

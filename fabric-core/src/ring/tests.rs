@@ -126,12 +126,29 @@ fn a_full_ring_has_a_slot_for_the_last_packet() {
         push(&mut producer, head(n), &[]).unwrap();
     }
     assert_eq!(push(&mut producer, head(3), &[]), Err(PushError::Full));
-    assert!(!producer.has_room());
+    assert!(producer.has_room(), "for the last one");
     producer.push_last(head(4)).unwrap();
+    assert!(!producer.has_room());
     for n in [0, 1, 2, 4] {
         assert_eq!(consumer.peek().unwrap().unwrap().head, head(n));
         consumer.consume();
     }
+}
+
+#[test]
+fn no_slot_is_kept_once_the_consumer_has_come() {
+    let mut memory = Memory::new(4, 8);
+    let (mut producer, mut consumer) =
+        (Producer::new(memory.memory()), Consumer::new(memory.memory()));
+    producer.keep_one();
+    let head = Head { op: 1, flags: 0, a: 1, b: 0 };
+    while push(&mut producer, head, &[]).is_ok() {}
+    assert_eq!(producer.pushed(), 3);
+    while consumer.peek().unwrap().is_some() {
+        consumer.consume();
+    }
+    while push(&mut producer, head, &[]).is_ok() {}
+    assert_eq!(producer.pushed(), 7);
 }
 
 #[test]

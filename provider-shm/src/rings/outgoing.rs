@@ -37,7 +37,7 @@ impl Outgoing {
         let (segment, fd) = Segment::create(geometry.ok_or(Errno::EOTHER)?)?;
         let mut producer = Producer::new(segment.memory());
         if !is_hot(&segment) {
-            // Also a full page can say that the pair moves on.
+            // A page can be left also when it is full and has not been looked at.
             producer.keep_one();
         }
         Ok((Self { producer, segment }, fd))
@@ -67,10 +67,9 @@ pub(crate) struct TxPeer {
     /// A first ring that could not be handed over yet, since the peer's backlog was full. Nothing is
     /// put into it: what is in a ring counts as sent.
     offered: Option<(Outgoing, OwnedFd)>,
-    /// A small ring has been full: this pair is busy and gets a large one with the next packet.
+    /// A small ring has been full: this pair is busy and gets a large one when there is a slot to
+    /// say so.
     crowded: bool,
-    /// The last attempt to get a large one failed.
-    denied: bool,
     copies: Copies,
 }
 
@@ -204,29 +203,28 @@ impl ShmTx {
         self.try_emit(peer, head, source)
     }
 
-    /// Replaces a peer's ring by a large one, if it has a small one that the peer knows of.
+    /// Replaces a peer's ring by a large one, if it has a small one and there is room to say so.
     fn enlarge(&mut self, peer: PeerId) -> bool {
         let geometry = hot(self.hot);
         let Some(state) = self.peers.get_mut(peer as usize) else { return false };
         let Some(old) = &mut state.ring else {
             return self.open_ring(peer, geometry).is_ok();
         };
-        if is_hot(&old.segment) {
+        if is_hot(&old.segment) || !old.producer.has_room() {
             return false;
         }
         let Some(link) = &state.link else { return false };
-        // After a failure not before there is room again: trying costs more than a look.
-        if state.denied && !old.producer.has_room() {
+        let ring = Outgoing::create(geometry).and_then(|(ring, fd)| {
+            link.give_ring(fd.as_fd(), ring.segment.geometry())?;
+            Ok(ring)
+        });
+        let Ok(ring) = ring else {
+            // Tried again when there is room, not with every packet that finds none.
+            old.producer.keep_none();
             return false;
-        }
-        state.denied = true;
-        let Ok((ring, fd)) = Outgoing::create(geometry) else { return false };
-        if link.give_ring(fd.as_fd(), ring.segment.geometry()).is_err() {
-            return false;
-        }
-        state.denied = false;
+        };
         let moved = Head { op: MOVED, flags: 0, a: 0, b: 0 };
-        // A slot was kept for this.
+        // There was room, and nobody else fills this ring: a refusal means broken rules.
         if old.producer.push_last(moved).is_err() {
             self.give_up(peer);
             return false;
