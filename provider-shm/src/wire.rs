@@ -187,8 +187,8 @@ impl Wire for ShmWire {
 
     #[inline]
     fn poll_event(&mut self, now: bool) -> Option<Event> {
-        while let Some(peer) = self.tx.broken.pop() {
-            self.fail(peer, Errno::EPROTO);
+        while let Some((peer, reason)) = self.tx.broken.pop() {
+            self.fail(peer, reason);
         }
         self.polls = self.polls.wrapping_add(1);
         if now || self.polls.is_multiple_of(8) {
@@ -209,7 +209,7 @@ impl Wire for ShmWire {
         fabric_core::error!(
             NAME,
             Subsys::EpData,
-            "{} broke the protocol, its connection is closed",
+            "{}: {reason}; its connection is closed",
             String::from_utf8_lossy(self.address(peer)).trim_end_matches('\0')
         );
         self.ending.retain(|(other, _)| *other != peer);

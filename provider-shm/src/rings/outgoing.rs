@@ -105,8 +105,8 @@ pub struct ShmTx {
     pub(crate) fresh: Vec<(PeerId, Arc<Link>)>,
     /// Peers whose first ring waits to be handed over.
     pub(crate) retry: Vec<PeerId>,
-    /// Peers that broke a ring's rules: the owner must give them up.
-    pub(crate) broken: Vec<PeerId>,
+    /// Peers that broke a ring's rules, or that no ring can be made for: the owner must give them up.
+    pub(crate) broken: Vec<(PeerId, Errno)>,
     pub(crate) copies_allowed: bool,
     /// Large rings among them.
     hot: usize,
@@ -135,7 +135,7 @@ impl ShmTx {
         let offered = state.offered.iter().map(|(ring, _)| ring);
         self.hot -= state.ring.iter().chain(offered).filter(|ring| is_hot(&ring.segment)).count();
         state.reset();
-        self.broken.retain(|other| *other != peer);
+        self.broken.retain(|(other, _)| *other != peer);
         self.fresh.retain(|(other, _)| *other != peer);
         self.retry.retain(|other| *other != peer);
     }
@@ -148,12 +148,20 @@ impl ShmTx {
         if state.offered.is_some() {
             return Err(Refused::Again);
         }
-        let (ring, fd) = Outgoing::create(geometry).map_err(Refused::Down)?;
-        self.hot += usize::from(is_hot(&ring.segment));
-        state.offered = Some((ring, fd));
-        let handed_over = self.hand_over(peer);
-        if matches!(handed_over, Err(Refused::Down(_))) {
-            self.reset(peer);
+        let met = state.link.is_some();
+        let handed_over = match Outgoing::create(geometry) {
+            Ok(offered) => {
+                self.hot += usize::from(is_hot(&offered.0.segment));
+                state.offered = Some(offered);
+                self.hand_over(peer)
+            }
+            Err(reason) => Err(Refused::Down(reason)),
+        };
+        match handed_over {
+            // It has sent us something, perhaps waits for an answer, and must hear that none comes.
+            Err(Refused::Down(reason)) if met => return Err(self.give_up(peer, reason)),
+            Err(Refused::Down(_)) => self.reset(peer),
+            Ok(()) | Err(Refused::Again) => {}
         }
         handed_over
     }
@@ -226,7 +234,7 @@ impl ShmTx {
         let moved = Head { op: MOVED, flags: 0, a: 0, b: 0 };
         // There was room, and nobody else fills this ring: a refusal means broken rules.
         if old.producer.push_last(moved).is_err() {
-            self.give_up(peer);
+            self.give_up(peer, Errno::EPROTO);
             return false;
         }
         if old.producer.consumer_sleeps() {
@@ -247,11 +255,11 @@ impl ShmTx {
     }
 
     #[cold]
-    fn give_up(&mut self, peer: PeerId) -> Refused {
-        if !self.broken.contains(&peer) {
-            self.broken.push(peer);
+    fn give_up(&mut self, peer: PeerId, reason: Errno) -> Refused {
+        if self.broken.iter().all(|(other, _)| *other != peer) {
+            self.broken.push((peer, reason));
         }
-        Refused::Down(Errno::EPROTO)
+        Refused::Down(reason)
     }
 
     /// Announces that we sleep until there is room for this peer; `false` if there is some.
@@ -264,6 +272,11 @@ impl ShmTx {
 
 #[cfg(test)]
 impl ShmTx {
+    /// What happens where no segment can be made.
+    pub(crate) fn open_no_ring(&mut self, peer: PeerId) -> Result<(), Refused> {
+        self.open_ring(peer, None)
+    }
+
     /// Does to a peer's ring what only a hostile consumer does.
     pub(crate) fn break_ring(&self, peer: PeerId) {
         const CONSUMED: usize = 2 * 64;
@@ -305,7 +318,7 @@ impl WireTx for ShmTx {
                 Err(Refused::Again)
             }
             Err(PushError::TooLong) => Err(Refused::Down(Errno::EMSGSIZE)),
-            Err(PushError::Broken) => Err(self.give_up(peer)),
+            Err(PushError::Broken) => Err(self.give_up(peer, Errno::EPROTO)),
         }
     }
 

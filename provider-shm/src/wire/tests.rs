@@ -80,6 +80,17 @@ fn two_connections_of_one_endpoint_are_one_peer() {
 }
 
 #[test]
+fn whoever_cannot_be_answered_hears_of_it() {
+    let (mut a, mut b) = (open(b""), open(b""));
+    let name = b.name().to_vec();
+    emit(&mut a, &name, 1).unwrap();
+    assert_eq!(look(&mut b), (vec![], vec![1]));
+    assert_eq!(b.tx.open_no_ring(0), Err(Refused::Down(Errno::EOTHER)));
+    assert_eq!(look(&mut b), (vec![Event::Down(0, Errno::EOTHER)], vec![]));
+    assert_eq!(look(&mut a), (vec![Event::Down(0, Errno::ECONNRESET)], vec![]));
+}
+
+#[test]
 fn nothing_is_sent_before_the_ring_is_on_its_way() {
     let name = unique().unwrap();
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
