@@ -6,7 +6,6 @@ use super::*;
 use crate::{
     mem::Buffers,
     op::IoVec,
-    sync::Ordering,
     wait::Signal,
     wire::{Head, Source},
 };
