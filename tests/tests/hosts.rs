@@ -57,17 +57,17 @@ fn a_peer_may_die_at_any_moment() {
 
 #[test]
 fn a_successor_at_the_same_address_is_served() {
-    Program::new("deaths").run(&["replaced"]);
+    Program::new("successors").run(&["replaced"]);
 }
 
 #[test]
 fn a_restarted_peer_is_not_taken_for_its_dead_predecessor() {
-    Program::new("deaths").run(&["restarted"]);
+    Program::new("successors").run(&["restarted"]);
 }
 
 #[test]
 fn a_sleeping_child_does_not_keep_its_dead_parents_name() {
-    Program::new("deaths").run(&["orphaned"]);
+    Program::new("successors").run(&["orphaned"]);
 }
 
 #[test]
