@@ -30,6 +30,10 @@ ALL = [1, 2, 3, *(n for k in range(2, 23) for n in (1 << k, 3 << (k - 1)))]
 OUTPUT = libraries.BUILD / "bench"
 
 
+# A run that fails is told, and made again.
+ATTEMPTS = 3
+
+
 def main():
     args = arguments()
     chosen = choose(args)
@@ -132,7 +136,15 @@ def measure(library, size, args):
     """Microseconds per transfer of one run."""
     iterations = 10_000 if size <= 64 << 10 else 200
     options = ["-m", args.mode, "-S", size, "-I", iterations]
-    (row,) = pingpong.exchange(library, options, args.pins)
+    for attempt in range(ATTEMPTS):
+        try:
+            (row,) = pingpong.exchange(library, options, args.pins)
+            break
+        except Failed as failure:
+            # Some libraries now and then find the name of an endpoint taken at their start.
+            print(f"{library.name} failed at {size} bytes: {failure}", flush=True)
+            if attempt + 1 == ATTEMPTS:
+                raise
     return row.micros
 
 
