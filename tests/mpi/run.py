@@ -106,7 +106,7 @@ class Run:
                 what = f"{each.title}, {ranks} ranks, {name}"
                 try:
                     count = imb.whole(each, library, ranks, name, 300, options)
-                    say(f"{what}: {count} measurements")
+                    say(f"{what}: {count} benchmarks")
                     self._count(row(each, ranks, "benchmarks", name, count))
                 except Failed as failure:
                     self._complain(what, failure)
@@ -117,7 +117,7 @@ class Run:
         short = ["-time", "0.1"]
         if self._args.quick:
             return [("IMB-RMA", 2, short), ("IMB-MPI1", 2, short)] if each.name == "intel" else []
-        both = [(name, ranks) for ranks in self._some(2, 4) for name in imb.MEASUREMENTS]
+        both = [(name, ranks) for ranks in self._some(2, 4) for name in imb.BENCHMARKS]
         return [(name, ranks, ["-time", "1"] if ranks == 2 else short) for name, ranks in both]
 
     def mpi4py(self):
