@@ -26,7 +26,7 @@ QUICK = ["test_p2p_buf", "test_cco_buf", "test_msgspec", "test_rma", "test_spawn
 # What tells jobs apart.
 ABOUT = ["mpi", "ranks", "what", "job"]
 # The slowest module needs half a minute of it on a quiet host.
-SECONDS = 600
+SECONDS = 300
 
 
 def main():
@@ -105,7 +105,7 @@ class Run:
             for name, ranks, options in self._benchmarks(each):
                 what = f"{each.title}, {ranks} ranks, {name}"
                 try:
-                    count = imb.whole(each, library, ranks, name, 300, options)
+                    count = imb.whole(each, library, ranks, name, 180, options)
                     say(f"{what}: {count} benchmarks")
                     self._count(row(each, ranks, "benchmarks", name, count))
                 except Failed as failure:
