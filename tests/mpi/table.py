@@ -37,7 +37,9 @@ def main():
 def cell(ours, theirs):
     """Both figures, or one where they are equal."""
     ours, theirs = (len(x) if isinstance(x, list) else x for x in (ours, theirs))
-    return f"{ours}" if theirs in (None, ours) else f"{ours} / {theirs}"
+    if theirs is None:
+        return f"{ours} / not run"
+    return f"{ours}" if theirs == ours else f"{ours} / {theirs}"
 
 
 def load(name):
