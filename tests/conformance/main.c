@@ -133,7 +133,7 @@ static void usage(FILE *to)
 		"  -n, --node ADDRESS       own address, for providers that listen at one\n"
 		"  -i, --in KIND            sides are processes or threads; both by default\n"
 		"  -c, --complete           a case that the provider does not offer is a failure\n"
-		"  -s, --slow               ten times the patience, for instrumented runs\n"
+		"  -s, --slow               for instrumented runs: patience, and descriptors are not counted\n"
 		"  -v, --verbose            one line for each run\n"
 		"  -t, --table              the cases and their rules, as a table\n"
 		"\n"
@@ -191,7 +191,7 @@ int main(int argc, char **argv)
 		case 'n': settings.node = optarg; break;
 		case 'i': status = side_kind(optarg); break;
 		case 'c': choice.complete = 1; break;
-		case 's': settings.deadline *= 10; break;
+		case 's': settings.deadline *= 10; settings.instrumented = 1; break;
 		case 'v': choice.verbose = 1; break;
 		case 't': print_table(); return 0;
 		case 'h': usage(stdout); return 0;

@@ -329,7 +329,9 @@ int main(int argc, char **argv)
 	probes();
 	/* Open MPI takes sources in turn: its probes and receives differ on every transport. */
 #ifndef OPEN_MPI
-	probes_beside_own_messages();
+	/* The share is judged where each rank has a processor; more ranks upset more on any libfabric. */
+	if (ranks == 2)
+		probes_beside_own_messages();
 #endif
 	collectives();
 	more_collectives();
