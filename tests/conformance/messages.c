@@ -90,17 +90,11 @@ static void mixed_order(struct side *s)
 
 static void vectors(struct side *s)
 {
-	const size_t limit = s->role ? s->info->rx_attr->iov_limit : s->info->tx_attr->iov_limit;
-	unsigned char *base = s->role ? s->in : s->out;
 	const size_t piece = 5000;
-	struct iovec iov[64];
-	void *desc[64];
+	struct iovec iov[PIECES];
+	void *desc[PIECES];
+	const size_t limit = cut_vector(s, piece, iov, desc);
 
-	CHECK(limit >= 1 && limit < 64);
-	for (size_t i = 0; i <= limit; i++) {
-		iov[i] = (struct iovec) { base + i * (piece + 1), piece };
-		desc[i] = s->role ? s->in_desc : s->out_desc;
-	}
 	if (s->role == 0) {
 		for (size_t i = 0; i < limit; i++)
 			fill(iov[i].iov_base, piece, i);

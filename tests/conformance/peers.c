@@ -93,6 +93,15 @@ static void without_peer(struct side *s, struct pending *sends)
 	all_end(s, s->rx, receives, 3);
 }
 
+/* The endpoint goes, by itself or with its process. */
+static void leave(struct side *s, int by_exit)
+{
+	if (by_exit)
+		_exit(0);
+	OK(fi_close(&s->ep->fid));
+	s->ep = NULL;
+}
+
 static void gone(struct side *s, int by_exit)
 {
 	struct pending sends[SENDS];
@@ -106,11 +115,8 @@ static void gone(struct side *s, int by_exit)
 		post_sends(s, sends);
 	}
 	barrier(s);
-	if (s->role == 1 && by_exit)
-		_exit(0);
 	if (s->role == 1) {
-		OK(fi_close(&s->ep->fid));
-		s->ep = NULL;
+		leave(s, by_exit);
 	} else {
 		without_peer(s, sends);
 	}
@@ -157,11 +163,8 @@ static void sender_gone(struct side *s)
 		}
 	}
 	barrier(s);
-	if (s->role == 1 && by_exit)
-		_exit(0);
 	if (s->role == 1) {
-		OK(fi_close(&s->ep->fid));
-		s->ep = NULL;
+		leave(s, by_exit);
 	} else {
 		/* Late ones, for messages that wait or have gone with their sender. */
 		for (int i = 0; i < 2000; i++)
@@ -216,11 +219,8 @@ static void claimed_gone(struct side *s)
 		late_at(HERE, &late, "the message");
 	}
 	barrier(s);
-	if (s->role == 1 && by_exit)
-		_exit(0);
 	if (s->role == 1) {
-		OK(fi_close(&s->ep->fid));
-		s->ep = NULL;
+		leave(s, by_exit);
 	} else {
 		for (int i = 0; i < 2000; i++)
 			progress(s);

@@ -31,6 +31,19 @@ uint64_t carried(const struct side *s, uint64_t data)
 	return size >= sizeof(data) ? data : data & ((1ull << 8 * size) - 1);
 }
 
+size_t cut_vector(struct side *s, size_t piece, struct iovec *iov, void **desc)
+{
+	const size_t limit = s->role ? s->info->rx_attr->iov_limit : s->info->tx_attr->iov_limit;
+	unsigned char *base = s->role ? s->in : s->out;
+
+	CHECK(limit >= 1 && limit < PIECES);
+	for (size_t i = 0; i <= limit; i++) {
+		iov[i] = (struct iovec) { base + i * (piece + 1), piece };
+		desc[i] = s->role ? s->in_desc : s->out_desc;
+	}
+	return limit;
+}
+
 ssize_t receive_tagged(struct side *s, void *buf, size_t len, fi_addr_t source, uint64_t tag,
 		       uint64_t ignore, void *context, uint64_t flags)
 {

@@ -16,6 +16,13 @@ size_t usable_sizes(const struct side *s);
 uint64_t tag_of(const struct side *s, uint64_t tag);
 uint64_t carried(const struct side *s, uint64_t data);
 
+/*
+ * Cuts the side's buffer into pieces of this length with gaps between them, one more than the
+ * endpoint's limit, which is returned.
+ */
+#define PIECES	64
+size_t cut_vector(struct side *s, size_t piece, struct iovec *iov, void **desc);
+
 /* A tagged receive of one buffer by fi_trecvmsg. */
 ssize_t receive_tagged(struct side *s, void *buf, size_t len, fi_addr_t source, uint64_t tag,
 		       uint64_t ignore, void *context, uint64_t flags);
