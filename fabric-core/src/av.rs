@@ -21,6 +21,7 @@
 //! is still the same one, and as of which generation.
 
 mod format;
+mod routes;
 mod symmetric;
 mod table;
 
@@ -32,6 +33,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::{Errno, Result, attr::AvType, flags::Flags, op::ADDR_UNSPEC};
 pub use format::AddressFormat;
+pub use routes::{Routes, Sender};
 pub use symmetric::symmetric_names;
 use table::{Change, Table};
 

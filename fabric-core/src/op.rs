@@ -3,7 +3,7 @@
 //! Buffers are raw addresses, because the memory stays the application's: it promises, by posting,
 //! that the bytes stay valid until the operation completes (`fi_msg(3)`).
 
-use crate::flags::Flags;
+use crate::{completion::Interest, flags::Flags};
 
 /// `FI_ADDR_UNSPEC` and `FI_ADDR_NOTAVAIL`: no peer, any peer, unknown peer.
 pub const ADDR_UNSPEC: u64 = u64::MAX;
@@ -53,6 +53,26 @@ pub struct TxMeta {
     pub data: u64,
     /// A call of the inject family: never a success entry, counters still count.
     pub silent: bool,
+}
+
+impl TxMeta {
+    /// What its owner wants to hear.
+    #[inline]
+    pub const fn interest(&self) -> Interest {
+        Interest { context: self.context, flags: self.flags, silent: self.silent }
+    }
+
+    /// The application may reuse its buffer when the call returns.
+    #[inline]
+    pub const fn injects(&self) -> bool {
+        self.silent || self.flags.contains(Flags::INJECT)
+    }
+
+    /// Data for the target's completion.
+    #[inline]
+    pub const fn cq_data(&self) -> Option<u64> {
+        if self.flags.contains(Flags::REMOTE_CQ_DATA) { Some(self.data) } else { None }
+    }
 }
 
 /// A send, tagged or not.

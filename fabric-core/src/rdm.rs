@@ -2,44 +2,29 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use crate::{
     Errno, Result,
     api::Endpoint,
-    attr::WaitObj,
     attr::{EpType, Info},
-    auto::AutoProgress,
-    av::{Av, BoundAv},
+    av::Av,
+    bindings::Bindings,
     completion::{CompletionQueue, Counter, Cq, EntryBuf},
     discovery::Names,
-    domain::{Child, Domain},
-    engine::{CqBinding, Engine, Limits, Stats},
-    eq::{BoundEq, EventQueue},
+    domain::Domain,
+    engine::{Engine, Limits, Stats},
+    eq::EventQueue,
     flags::{Flags, Order},
     lock::{Access, Guarded, Lock},
     log::Subsys,
     mem::Buffers,
     op::{AtomicOp, RecvOp, RmaOp, SendOp},
+    options::{self, Sizes},
     wire::Wire,
 };
-
-/// `FI_OPT_MIN_MULTI_RECV` and the options that answer with a size.
-mod option {
-    pub(super) const MIN_MULTI_RECV: i32 = 0;
-    pub(super) const TX_SIZE: i32 = 6;
-    pub(super) const RX_SIZE: i32 = 7;
-    pub(super) const MAX_MSG_SIZE: i32 = 12;
-    pub(super) const MAX_TAGGED_SIZE: i32 = 13;
-    pub(super) const MAX_RMA_SIZE: i32 = 14;
-    pub(super) const MAX_ATOMIC_SIZE: i32 = 15;
-    pub(super) const INJECT_MSG_SIZE: i32 = 16;
-    pub(super) const INJECT_TAGGED_SIZE: i32 = 17;
-    pub(super) const INJECT_RMA_SIZE: i32 = 18;
-    pub(super) const INJECT_ATOMIC_SIZE: i32 = 19;
-}
 
 /// Bytes of one message in one packet, where the transport can.
 const EAGER: usize = 64 * 1024;
@@ -57,51 +42,22 @@ const LENT_PATIENCE: Duration = Duration::from_secs(1);
 /// is made.
 const OWED_PATIENCE: Duration = Duration::from_secs(1);
 const STALLED: Duration = Duration::from_millis(50);
+/// Sizes of an endpoint whose info names none.
+const SIZES: Sizes =
+    Sizes { tx: 1024, rx: 1024, inject: 4096, max_msg: usize::MAX, atomic: ATOMIC };
 /// Default of `FI_OPT_MIN_MULTI_RECV`.
 const MIN_MULTI_RECV: usize = 4096;
 
 /// An endpoint of reliable datagrams.
 pub struct RdmEndpoint<W: Wire, L: Lock> {
     engine: L::Cell<Engine<W, L>>,
-    setup: Mutex<Setup<W, L>>,
+    bindings: Bindings<Self>,
     tx_flags: Flags,
     rx_flags: Flags,
     caps: Flags,
     sizes: Sizes,
-    domain: Arc<Domain>,
     /// The process that has opened it.
     owner: u32,
-}
-
-struct Sizes {
-    tx: usize,
-    rx: usize,
-    inject: usize,
-    max_msg: usize,
-}
-
-/// What has been bound.
-struct Setup<W: Wire, L: Lock> {
-    child: Option<Child>,
-    av: Option<BoundAv>,
-    eq: Option<BoundEq>,
-    tx: Option<CqUse<W, L>>,
-    rx: Option<CqUse<W, L>>,
-    counters: Vec<Arc<Counter<RdmEndpoint<W, L>>>>,
-    auto: Option<AutoProgress>,
-    state: State,
-}
-
-struct CqUse<W: Wire, L: Lock> {
-    cq: Arc<Cq<RdmEndpoint<W, L>>>,
-    selective: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Open,
-    Enabled,
-    Closed,
 }
 
 impl<W: Wire, L: Lock> fmt::Debug for RdmEndpoint<W, L> {
@@ -111,16 +67,6 @@ impl<W: Wire, L: Lock> fmt::Debug for RdmEndpoint<W, L> {
 }
 
 impl<W: Wire, L: Lock> RdmEndpoint<W, L> {
-    fn setup(&self) -> MutexGuard<'_, Setup<W, L>> {
-        self.setup.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is bound may change only before the endpoint is enabled.
-    fn binding(&self) -> Result<MutexGuard<'_, Setup<W, L>>> {
-        let setup = self.setup();
-        if setup.state == State::Open { Ok(setup) } else { Err(Errno::EOPBADSTATE) }
-    }
-
     #[inline]
     fn enabled(&self) -> Result<Access<'_, L, Engine<W, L>>> {
         let engine = self.engine.lock();
@@ -170,13 +116,7 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
     fn open(domain: &Arc<Domain>, info: &Info, _context: usize) -> Result<Arc<Self>> {
         check(info, W::CAPS)?;
         let (tx, rx) = (info.tx.as_ref(), info.rx.as_ref());
-        let or = |size: Option<usize>, default: usize| size.filter(|s| *s != 0).unwrap_or(default);
-        let sizes = Sizes {
-            tx: or(tx.map(|tx| tx.size), 1024),
-            rx: or(rx.map(|rx| rx.size), 1024),
-            inject: or(tx.map(|tx| tx.inject_size), 4096),
-            max_msg: or(info.ep.as_ref().map(|ep| ep.max_msg_size), usize::MAX),
-        };
+        let sizes = Sizes::of(info, SIZES);
         let limits = Limits {
             inject: sizes.inject,
             eager: EAGER,
@@ -194,136 +134,48 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
         let wire = W::open(info)?;
         Ok(Arc::new(Self {
             engine: Guarded::new(Engine::new(wire, domain.regions().clone(), limits)),
-            setup: Mutex::new(Setup {
-                child: Some(domain.child()),
-                av: None,
-                eq: None,
-                tx: None,
-                rx: None,
-                counters: Vec::new(),
-                auto: None,
-                state: State::Open,
-            }),
+            bindings: Bindings::new(domain),
             tx_flags: tx.map_or(Flags::empty(), |tx| tx.op_flags),
             rx_flags: rx.map_or(Flags::empty(), |rx| rx.op_flags),
             caps: info.caps,
             sizes,
-            domain: domain.clone(),
             owner: std::process::id(),
         }))
     }
 
     fn bind_av(self: &Arc<Self>, av: &Arc<Av>) -> Result<()> {
-        let mut setup = self.binding()?;
-        if setup.av.is_some() {
-            return Err(Errno::EINVAL);
-        }
-        setup.av = Some(av.bind()?);
-        Ok(())
+        self.bindings.bind_av(av)
     }
 
     fn bind_cq(self: &Arc<Self>, cq: &Arc<Cq<Self>>, flags: Flags) -> Result<()> {
-        let directions = Flags::SEND | Flags::RECV;
-        if !(directions | Flags::SELECTIVE_COMPLETION).contains(flags) {
-            return Err(Errno::EBADFLAGS);
-        }
-        let mut setup = self.binding()?;
-        let (tx, rx) = (flags.contains(Flags::SEND), flags.contains(Flags::RECV));
-        if (!tx && !rx) || (tx && setup.tx.is_some()) || (rx && setup.rx.is_some()) {
-            return Err(Errno::EINVAL);
-        }
-        let selective = flags.contains(Flags::SELECTIVE_COMPLETION);
-        if tx {
-            setup.tx = Some(CqUse { cq: cq.clone(), selective });
-        }
-        if rx {
-            setup.rx = Some(CqUse { cq: cq.clone(), selective });
-        }
-        drop(setup);
-        cq.attach(self)
+        self.bindings.bind_cq(self, cq, flags)
     }
 
     fn bind_counter(self: &Arc<Self>, counter: &Arc<Counter<Self>>, flags: Flags) -> Result<()> {
-        let counted = Flags::SEND
-            | Flags::RECV
-            | Flags::READ
-            | Flags::WRITE
-            | Flags::REMOTE_READ
-            | Flags::REMOTE_WRITE;
-        if !counted.contains(flags) {
-            return Err(Errno::EBADFLAGS);
-        }
-        if flags.is_empty() {
-            return Err(Errno::EINVAL);
-        }
-        let mut setup = self.binding()?;
-        self.engine.lock().core.report.bind_counter(counter.value(), flags)?;
-        setup.counters.push(counter.clone());
-        drop(setup);
-        counter.attach(self)
+        let count = |value: &_, flags| self.engine.lock().core.report.bind_counter(value, flags);
+        self.bindings.bind_counter(self, counter, flags, count)
     }
 
     fn bind_eq(self: &Arc<Self>, eq: &Arc<EventQueue>) -> Result<()> {
-        self.binding()?.eq = Some(eq.bind()?);
-        Ok(())
+        self.bindings.bind_eq(eq)
     }
 
     fn enable(self: &Arc<Self>) -> Result<()> {
-        let mut setup = self.setup();
-        match setup.state {
-            State::Enabled => return Ok(()),
-            State::Closed => return Err(Errno::EOPBADSTATE),
-            State::Open => {}
-        }
-        let mut engine = self.engine.lock();
-        let av = setup.av.as_ref().ok_or(Errno::ENOAV)?;
-        let report = &mut engine.core.report;
-        let sends = self.caps.intersects(Flags::SEND | Flags::READ | Flags::WRITE);
-        let counted =
-            report.counts(Flags::SEND) || report.counts(Flags::READ) || report.counts(Flags::WRITE);
-        if sends && setup.tx.is_none() && !counted {
-            return Err(Errno::ENOCQ);
-        }
-        let receives = self.caps.contains(Flags::RECV);
-        if receives && setup.rx.is_none() && !report.counts(Flags::RECV) {
-            return Err(Errno::ENOCQ);
-        }
-        let binding =
-            |cq: &CqUse<W, L>| CqBinding { queue: cq.cq.queue().clone(), selective: cq.selective };
-        report.tx = setup.tx.as_ref().map(binding);
-        report.rx = setup.rx.as_ref().map(binding);
-        engine.set_av(Some(Arc::clone(av)));
-        let waits = |obj: WaitObj| !matches!(obj, WaitObj::None | WaitObj::Yield);
-        let sleeps = self.domain.auto_progress()
-            || [&setup.tx, &setup.rx].into_iter().flatten().any(|u| waits(u.cq.attr().wait_obj))
-            || setup.counters.iter().any(|counter| waits(counter.attr().wait_obj));
-        engine.wire.enable(sleeps)?;
-        engine.enabled = true;
-        drop(engine);
-        if self.domain.auto_progress() {
-            setup.auto = Some(AutoProgress::start(self)?);
-        }
-        setup.state = State::Enabled;
-        Ok(())
+        let counts = |direction| self.engine.lock().core.report.counts(direction);
+        self.bindings.enable(self, self.caps, true, counts, |start| {
+            let mut engine = self.engine.lock();
+            let (av, sleeps) = (start.av.cloned(), start.sleeps);
+            start.apply(&mut engine.core.report);
+            engine.set_av(av);
+            engine.wire.enable(sleeps)?;
+            engine.enabled = true;
+            Ok(())
+        })
     }
 
     fn close(self: &Arc<Self>) {
-        let mut setup = self.setup();
-        if setup.state == State::Closed {
+        if !self.bindings.stop(self) {
             return;
-        }
-        setup.state = State::Closed;
-        let auto = setup.auto.take();
-        let cqs = (setup.tx.take(), setup.rx.take());
-        let counters = std::mem::take(&mut setup.counters);
-        drop(setup);
-        // Joins the thread, which may be inside `progress`.
-        drop(auto);
-        for cq in [cqs.0, cqs.1].into_iter().flatten() {
-            cq.cq.detach(self);
-        }
-        for counter in counters {
-            counter.detach(self);
         }
         let mut engine = self.engine.lock();
         // The rings of a forked child are its parent's to fill.
@@ -334,10 +186,7 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
         engine.drop_all();
         engine.wire.close();
         drop(engine);
-        let mut setup = self.setup();
-        setup.av = None;
-        setup.eq = None;
-        setup.child = None;
+        self.bindings.release();
     }
 
     fn name(&self) -> Result<Vec<u8>> {
@@ -345,34 +194,24 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
     }
 
     fn set_name(&self, name: &[u8]) -> Result<()> {
-        let _open = self.binding()?;
+        let _open = self.bindings.not_enabled()?;
         self.engine.lock().wire.set_name(name)
     }
 
     fn option(&self, name: i32) -> Result<Vec<u8>> {
         let size = match name {
-            option::MIN_MULTI_RECV => self.engine.lock().core.limits.min_multi_recv,
-            option::TX_SIZE => self.sizes.tx,
-            option::RX_SIZE => self.sizes.rx,
-            option::MAX_MSG_SIZE | option::MAX_TAGGED_SIZE | option::MAX_RMA_SIZE => {
-                self.sizes.max_msg
-            }
-            option::MAX_ATOMIC_SIZE => ATOMIC,
-            option::INJECT_MSG_SIZE
-            | option::INJECT_TAGGED_SIZE
-            | option::INJECT_RMA_SIZE
-            | option::INJECT_ATOMIC_SIZE => self.sizes.inject,
-            _ => return Err(Errno::ENOPROTOOPT),
+            options::MIN_MULTI_RECV => self.engine.lock().core.inbox.min_multi_recv,
+            _ => self.sizes.option(name)?,
         };
         Ok(size.to_ne_bytes().to_vec())
     }
 
     fn set_option(&self, name: i32, value: &[u8]) -> Result<()> {
-        if name != option::MIN_MULTI_RECV {
+        if name != options::MIN_MULTI_RECV {
             return Err(Errno::ENOPROTOOPT);
         }
         let bytes = value.try_into().map_err(|_| Errno::EINVAL)?;
-        self.engine.lock().core.limits.min_multi_recv = usize::from_ne_bytes(bytes);
+        self.engine.lock().core.inbox.min_multi_recv = usize::from_ne_bytes(bytes);
         Ok(())
     }
 
@@ -385,7 +224,7 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
     }
 
     fn atomic_limit(&self) -> usize {
-        ATOMIC
+        self.sizes.atomic
     }
 
     #[inline]

@@ -7,6 +7,7 @@ mod entry;
 mod models;
 mod progress;
 mod queue;
+mod report;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -15,3 +16,4 @@ pub use cq::{Cq, CqAttr, Read};
 pub use entry::{CqError, Entry, EntryBuf, format_size};
 pub use progress::ProgressSet;
 pub use queue::CompletionQueue;
+pub use report::{CqBinding, Interest, Report};

@@ -2,7 +2,7 @@
 
 use super::{
     Core, Engine, TxOp,
-    receive::{Body, unmatched},
+    receive::Body,
     rendezvous::{Transfer, TransferKind},
 };
 use crate::{
@@ -54,19 +54,9 @@ impl<L: Lock> Core<L> {
         }
 
         // Nobody else can satisfy receives that name this peer, and offers died with it.
-        while let Some((want, receive)) = self.matcher.remove_posted_if(|want, _| want.peer == peer)
-        {
-            let mut entry = Entry { src: self.source(peer), ..unmatched(&want, receive.context) };
-            if receive.multi.is_some() {
-                entry.flags |= Flags::MULTI_RECV.bits();
-            }
-            self.report.receive_failed(CqError::new(entry, reason).data(&address));
-            if let Some(handle) = receive.multi {
-                self.multi.remove(handle);
-            }
-        }
-        self.matcher.retain_waiting(|key, waiting| {
-            key.peer != peer || matches!(waiting.body, Body::Here(..))
+        let src = self.source(peer);
+        self.inbox.peer_down(&mut self.report, peer, src, reason, &address, |body| {
+            matches!(body, Body::Here(..))
         });
 
         let state = self.peer_mut(peer);
@@ -98,8 +88,9 @@ impl<W: Wire, L: Lock> Engine<W, L> {
     /// Takes back what was posted with `context` and has not begun. Nothing found is fine, too:
     /// the operation's own completion is there or on its way.
     pub(crate) fn cancel(&mut self, context: usize) {
-        if !self.core.cancel_posted(context) {
-            self.core.cancel_queued(context);
+        let core = &mut self.core;
+        if !core.inbox.cancel(&mut core.report, context) {
+            core.cancel_queued(context);
         }
     }
 
@@ -110,8 +101,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
         self.core.transfers.drain().for_each(drop);
         self.core.services.drain().for_each(drop);
         self.core.pulls.clear();
-        self.core.multi.drain().for_each(drop);
-        self.core.matcher = Default::default();
+        self.core.inbox.clear();
         self.core.peers.clear();
         self.core.blocked.clear();
         self.core.report.clear();

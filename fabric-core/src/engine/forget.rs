@@ -34,7 +34,7 @@ impl<L: Lock> Core<L> {
         let operations = self.ops.iter().map(|(_, op)| op.peer);
         let transfers = self.transfers.iter().map(|(_, transfer)| transfer.peer);
         let services = self.services.iter().map(|(_, service)| service.peer);
-        let named = operations.chain(transfers).chain(services).chain(self.matcher.peers());
+        let named = operations.chain(transfers).chain(services).chain(self.inbox.peers());
         for peer in named {
             // Receives for any sender name a peer that does not exist.
             if let Some(used) = used.get_mut(peer as usize) {

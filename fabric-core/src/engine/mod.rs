@@ -25,14 +25,12 @@
 mod atomics;
 mod failure;
 mod forget;
-mod multi;
 mod one_sided;
 mod packet;
 mod peers;
 mod pull;
 mod receive;
 mod rendezvous;
-pub(crate) mod report;
 mod transmit;
 
 #[cfg(all(test, not(loom)))]
@@ -43,21 +41,21 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 use crate::{
     Errno, Result,
-    av::Av,
+    av::{Av, Routes},
+    completion::Report,
     flags::Flags,
+    inbox::Inbox,
     lock::Lock,
-    matching::{Matcher, PeerId},
+    matching::PeerId,
     mr::MrTable,
     slab::{Handle, Slab},
     wire::{Event, Op, Packet, Wire, WireRx, WireTx},
 };
 
 pub(crate) use self::{
-    multi::MultiBuffer,
-    peers::{Peer, Routes},
-    receive::{Receive, Waiting},
+    peers::Peer,
+    receive::Body,
     rendezvous::{Service, Transfer},
-    report::{CqBinding, Report},
     transmit::TxOp,
 };
 
@@ -127,13 +125,13 @@ pub struct Engine<W: Wire, L: Lock> {
 
 impl<W: Wire, L: Lock> fmt::Debug for Engine<W, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("matcher", &self.core.matcher).finish_non_exhaustive()
+        f.debug_struct("Engine").field("inbox", &self.core.inbox).finish_non_exhaustive()
     }
 }
 
 /// Everything but the wire.
 pub(crate) struct Core<L: Lock> {
-    pub(crate) matcher: Matcher<Receive, Waiting>,
+    pub(crate) inbox: Inbox<Body>,
     pub(crate) ops: Slab<TxOp>,
     /// Those among them that wait to be emitted.
     pub(crate) queued: usize,
@@ -141,7 +139,6 @@ pub(crate) struct Core<L: Lock> {
     pub(crate) services: Slab<Service>,
     /// Transfers that are copied from here, a chunk at a time.
     pub(crate) pulls: VecDeque<Handle>,
-    pub(crate) multi: Slab<MultiBuffer>,
     pub(crate) peers: Vec<Peer>,
     /// Peers for which something waits to be emitted.
     pub(crate) blocked: Vec<PeerId>,
@@ -162,13 +159,12 @@ impl<W: Wire, L: Lock> Engine<W, L> {
     /// An engine over `wire` for a domain's `regions`.
     pub fn new(wire: W, regions: Arc<MrTable>, limits: Limits) -> Self {
         let core = Core {
-            matcher: Matcher::default(),
+            inbox: Inbox::new(limits.min_multi_recv),
             ops: Slab::new(usize::MAX),
             queued: 0,
             transfers: Slab::new(usize::MAX),
             services: Slab::new(usize::MAX),
             pulls: VecDeque::new(),
-            multi: Slab::new(usize::MAX),
             peers: Vec::new(),
             blocked: Vec::new(),
             report: Report::new(),

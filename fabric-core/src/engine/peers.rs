@@ -1,13 +1,13 @@
 //! HOT. Peers: what waits for each, and which address-vector handle leads to which.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use super::{Core, Engine};
 use crate::{
-    Errno, Result,
-    av::Av,
+    Result,
+    av::Sender,
     lock::Lock,
-    matching::{ANY_PEER, PeerId},
+    matching::PeerId,
     op::ADDR_UNSPEC,
     slab::Handle,
     wire::{Head, Refused, Source, Wire, WireTx},
@@ -34,8 +34,8 @@ pub(crate) struct Peer {
     pub(crate) waiting_bytes: usize,
     /// The peer was told so.
     pub(crate) pressed: bool,
-    /// The sender's handle in the address vector, as of a generation.
-    source: (u64, u64),
+    /// How completions name it.
+    sender: Sender,
 }
 
 /// Who sends segments.
@@ -71,32 +71,6 @@ impl Peer {
     }
 }
 
-/// The address vector's handles as peers, resolved on first use.
-#[derive(Debug, Default)]
-pub(crate) struct Routes {
-    av: Option<Arc<Av>>,
-    generation: u64,
-    peers: Vec<PeerId>,
-}
-
-impl Routes {
-    pub(crate) fn new(av: Option<Arc<Av>>) -> Self {
-        Self { av, generation: u64::MAX, peers: Vec::new() }
-    }
-
-    pub(crate) fn av(&self) -> Option<&Arc<Av>> {
-        self.av.as_ref()
-    }
-
-    /// The peer behind `addr`, if it has been resolved since the address vector changed.
-    #[inline]
-    fn known(&self, addr: u64) -> Option<PeerId> {
-        let peer = *self.peers.get(usize::try_from(addr).ok()?)?;
-        let fresh = self.av.as_ref()?.generation() == self.generation;
-        (peer != ANY_PEER && fresh).then_some(peer)
-    }
-}
-
 impl<W: Wire, L: Lock> Engine<W, L> {
     /// The peer behind a handle of the address vector; unknown handles are `EINVAL`.
     #[inline]
@@ -110,21 +84,8 @@ impl<W: Wire, L: Lock> Engine<W, L> {
     #[cold]
     fn resolve_slowly(&mut self, addr: u64) -> Result<PeerId> {
         self.forget_peers();
-        let routes = &mut self.core.routes;
-        let av = routes.av.clone().ok_or(Errno::EINVAL)?;
-        let generation = av.generation();
-        if generation != routes.generation {
-            routes.peers.clear();
-            routes.generation = generation;
-        }
-        let address = av.lookup(addr)?;
-        let peer = self.wire.peer(&address)?;
-        let at = usize::try_from(addr).map_err(|_| Errno::EINVAL)?;
-        let peers = &mut self.core.routes.peers;
-        if peers.len() <= at {
-            peers.resize(at + 1, ANY_PEER);
-        }
-        peers[at] = peer;
+        let wire = &mut self.wire;
+        let peer = self.core.routes.resolve(addr, |address| wire.peer(address))?;
         self.core.peer_mut(peer);
         Ok(peer)
     }
@@ -132,26 +93,21 @@ impl<W: Wire, L: Lock> Engine<W, L> {
     /// Before completions name this peer: looks it up again if the address vector has changed.
     #[inline]
     pub(crate) fn refresh_if_stale(&mut self, peer: PeerId) {
-        if self.core.limits.source && self.source_is_stale(peer) {
-            self.refresh_source(peer);
+        if !self.core.limits.source {
+            return;
+        }
+        let Some(av) = self.core.routes.av() else { return };
+        let known = self.core.peers.get(peer as usize).map_or_else(Sender::default, |p| p.sender);
+        if known.is_stale(av) {
+            self.refresh_sender(peer);
         }
     }
 
-    /// Finds the handles of peers again after a packet's sender was not known.
-    fn refresh_source(&mut self, peer: PeerId) {
-        let Some(av) = self.core.routes.av() else { return };
-        let generation = av.generation();
-        let found = av.find(self.wire.address(peer));
-        let source = found.map_or(ADDR_UNSPEC, |addr| av.report_id(addr));
-        self.core.peer_mut(peer).source = (source, generation.wrapping_add(1));
-    }
-
-    /// Whether completions from this peer would name a stale sender.
-    #[inline]
-    fn source_is_stale(&self, peer: PeerId) -> bool {
-        let Some(av) = self.core.routes.av() else { return false };
-        let known = self.core.peers.get(peer as usize).map_or(0, |p| p.source.1);
-        known != av.generation().wrapping_add(1)
+    #[cold]
+    fn refresh_sender(&mut self, peer: PeerId) {
+        let Some(av) = self.core.routes.av().cloned() else { return };
+        let address = self.wire.address(peer);
+        self.core.peer_mut(peer).sender.refresh(&av, address);
     }
 }
 
@@ -170,7 +126,7 @@ impl<L: Lock> Core<L> {
     #[inline]
     pub(crate) fn source(&self, peer: PeerId) -> u64 {
         match self.peers.get(peer as usize) {
-            Some(peer) if self.limits.source && peer.source.1 != 0 => peer.source.0,
+            Some(peer) if self.limits.source => peer.sender.id(),
             _ => ADDR_UNSPEC,
         }
     }

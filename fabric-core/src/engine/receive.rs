@@ -1,49 +1,18 @@
 //! HOT. Receives: posting, matching with what waits, placing what arrives.
 
-use super::{Core, Engine, MultiBuffer, packet::Reader, rendezvous::Offer};
+use super::{Core, Engine, packet::Reader, rendezvous::Offer};
 use crate::{
-    Errno, Result,
-    completion::{CqError, Entry},
-    flags::Flags,
+    Result,
+    inbox::{self, Arrival, Inbox, Posted, Receive},
     lock::Lock,
-    matching::{ANY_PEER, Key, Matched, PeerId, Want},
+    matching::{ANY_PEER, Key, PeerId, Want},
     mem::{Buffers, Payload},
     op::{ADDR_UNSPEC, RecvOp},
-    slab::Handle,
     wire::{Head, Op, Packet, Wire, WireTx, head_flags},
 };
 
-/// A posted receive, or the place of one message in a multi-receive buffer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Receive {
-    pub(crate) buffers: Buffers,
-    pub(crate) context: usize,
-    /// Effective operation flags.
-    pub(crate) flags: Flags,
-    pub(crate) multi: Option<Handle>,
-    /// Address that the completion reports; zero outside multi-receive buffers.
-    pub(crate) base: usize,
-}
-
-impl Receive {
-    /// Takes no bytes.
-    pub(crate) const NOWHERE: Self =
-        Self { buffers: Buffers::EMPTY, context: 0, flags: Flags::empty(), multi: None, base: 0 };
-
-    /// Of one message, into all of `buffers`.
-    #[inline]
-    const fn whole(op: &RecvOp<'_>, buffers: Buffers) -> Self {
-        Self { buffers, context: op.context, flags: op.flags, multi: None, base: 0 }
-    }
-}
-
 /// A message that waits for its receive.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) len: usize,
-    pub(crate) data: Option<u64>,
-    pub(crate) body: Body,
-}
+pub(crate) type Waiting = inbox::Waiting<Body>;
 
 /// Where a waiting message's bytes are.
 #[derive(Debug)]
@@ -52,29 +21,6 @@ pub(crate) enum Body {
     Here(Payload, u64),
     /// With the sender.
     Offered(Offer),
-}
-
-/// What a receive that no message matched says of itself.
-pub(super) fn unmatched(want: &Want, context: usize) -> Entry {
-    let kind = if want.tagged { Flags::TAGGED } else { Flags::MSG };
-    Entry { tag: want.tag, ..Entry::new(context, Flags::RECV | kind) }
-}
-
-/// What every received message says of itself.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) key: Key,
-    pub(crate) len: usize,
-    pub(crate) data: Option<u64>,
-}
-
-impl Arrival {
-    #[inline]
-    fn flags(&self) -> Flags {
-        let kind = if self.key.tagged { Flags::TAGGED } else { Flags::MSG };
-        let data = if self.data.is_some() { Flags::REMOTE_CQ_DATA } else { Flags::empty() };
-        Flags::RECV | kind | data
-    }
 }
 
 impl<W: Wire, L: Lock> Engine<W, L> {
@@ -87,119 +33,52 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             self.resolve(op.src)?
         };
         let want = Want { tagged: op.tagged, peer, tag: op.tag, ignore: op.ignore };
-        let special = Flags::PEEK | Flags::CLAIM | Flags::DISCARD | Flags::MULTI_RECV;
-        if op.flags.intersects(special) {
-            return self.post_special(op, want, buffers);
-        }
-        let receive = Receive::whole(op, buffers);
-        if self.core.matcher.waiting_len() != 0
-            && let Some((key, waiting)) = self.core.matcher.take_waiting(&want)
-        {
-            self.refresh_if_stale(key.peer);
-            self.core.receive_waiting(self.wire.tx(), key, waiting, receive);
-            return Ok(());
-        }
-        self.core.matcher.post(want, receive);
-        Ok(())
-    }
-
-    /// Peek, claim, discard and multi-receive.
-    #[cold]
-    fn post_special(&mut self, op: &RecvOp<'_>, want: Want, buffers: Buffers) -> Result<()> {
-        if op.flags.contains(Flags::MULTI_RECV) {
-            if op.flags.intersects(Flags::PEEK | Flags::CLAIM | Flags::DISCARD) {
-                return Err(Errno::EINVAL);
-            }
-            return self.post_multi(op, want, buffers);
-        }
-        if op.flags.contains(Flags::PEEK) {
-            self.peek(op, want);
-            return Ok(());
-        }
-        if !op.flags.contains(Flags::CLAIM) {
-            // Discarding needs a peek or a claim to name the message.
-            return Err(Errno::EINVAL);
-        }
-        let (key, waiting) = self.core.matcher.take_claimed(op.context).ok_or(Errno::EINVAL)?;
-        self.refresh_if_stale(key.peer);
-        if op.flags.contains(Flags::DISCARD) {
-            let arrival = Arrival { key, len: waiting.len, data: waiting.data };
-            self.core.discard(self.wire.tx(), key.peer, waiting);
-            let entry = self.core.entry(op.context, &arrival);
-            self.core.report.received(op.flags, Entry { len: 0, ..entry });
-            return Ok(());
-        }
-        let receive = Receive::whole(op, buffers);
-        self.core.receive_waiting(self.wire.tx(), key, waiting, receive);
-        Ok(())
-    }
-
-    /// Looks among the messages that have been taken in. It makes no progress itself: MPICH keeps
-    /// messages to itself outside the fabric, asks here first and receives from there first, so a
-    /// peek that took in new messages would name one that its receive then does not get. Whoever
-    /// reads the peek's completion makes progress, so that the next peek sees more.
-    fn peek(&mut self, op: &RecvOp<'_>, want: Want) {
         let core = &mut self.core;
-        let found = if op.flags.contains(Flags::DISCARD) {
-            let taken = core.matcher.take_waiting(&want);
-            taken.map(|(key, waiting)| {
-                let arrival = Arrival { key, len: waiting.len, data: waiting.data };
-                core.discard(self.wire.tx(), key.peer, waiting);
-                arrival
-            })
-        } else {
-            let seen = if op.flags.contains(Flags::CLAIM) {
-                core.matcher.claim(&want, op.context)
-            } else {
-                core.matcher.peek_waiting(&want)
-            };
-            seen.map(|(key, waiting)| Arrival { key: *key, len: waiting.len, data: waiting.data })
-        };
-        match found {
-            Some(arrival) => {
-                self.refresh_if_stale(arrival.key.peer);
-                let entry = self.core.entry(op.context, &arrival);
-                self.core.report.peeked(op.flags, entry);
+        match core.inbox.post(&mut core.report, op, want, buffers)? {
+            Posted::Done => {}
+            Posted::Met(key, waiting, receive) => self.meet(key, waiting, receive),
+            special => self.finish_special(op, special),
+        }
+        Ok(())
+    }
+
+    /// A receive has met a message that waited.
+    fn meet(&mut self, key: Key, waiting: Waiting, receive: Receive) {
+        self.refresh_if_stale(key.peer);
+        self.core.receive_waiting(self.wire.tx(), key, waiting, receive);
+    }
+
+    /// What peeks, discards and multi-receive buffers leave to be done.
+    #[cold]
+    fn finish_special(&mut self, op: &RecvOp<'_>, posted: Posted<Body>) {
+        match posted {
+            Posted::Done => {}
+            Posted::Met(key, waiting, receive) => self.meet(key, waiting, receive),
+            Posted::Buffer(buffer) => {
+                // What waits goes in until the buffer is used up.
+                while let Some((key, waiting, place)) = self.core.inbox.next_for_buffer(&buffer) {
+                    self.meet(key, waiting, place);
+                }
             }
-            None => {
-                let entry = unmatched(&want, op.context);
-                self.core.report.peek_failed(CqError::new(entry, Errno::ENOMSG));
+            Posted::Seen(arrival) => self.answer_peek(op, &arrival),
+            Posted::Dropped { key, waiting, peeked } => {
+                let arrival = Arrival::of(key, &waiting);
+                self.core.discard(self.wire.tx(), key.peer, waiting);
+                if peeked {
+                    self.answer_peek(op, &arrival);
+                } else {
+                    self.refresh_if_stale(key.peer);
+                    let src = self.core.source(key.peer);
+                    Inbox::<Body>::answer_discard(&mut self.core.report, op, &arrival, src);
+                }
             }
         }
     }
 
-    fn post_multi(&mut self, op: &RecvOp<'_>, want: Want, buffers: Buffers) -> Result<()> {
-        if buffers.iov().len() > 1 {
-            return Err(Errno::EINVAL);
-        }
-        let multi = MultiBuffer {
-            buffers,
-            context: op.context,
-            flags: op.flags,
-            tagged: op.tagged,
-            min: self.core.limits.min_multi_recv,
-            used: 0,
-            under_way: 0,
-            retired: false,
-            cancelled: false,
-        };
-        let handle = self.core.multi.insert(multi).map_err(|_| Errno::EAGAIN)?;
-        let receive = Receive {
-            buffers,
-            context: op.context,
-            flags: op.flags,
-            multi: Some(handle),
-            base: buffers.base(),
-        };
-        let posted = self.core.matcher.post(want, receive);
-        // What waits goes in until the buffer is used up.
-        while self.core.multi.get(handle).is_some_and(|m| !m.retired) {
-            let Some((key, waiting)) = self.core.matcher.take_waiting(&want) else { break };
-            self.refresh_if_stale(key.peer);
-            let place = self.core.reserve(posted, handle, waiting.len);
-            self.core.receive_waiting(self.wire.tx(), key, waiting, place);
-        }
-        Ok(())
+    fn answer_peek(&mut self, op: &RecvOp<'_>, arrival: &Arrival) {
+        self.refresh_if_stale(arrival.key.peer);
+        let src = self.core.source(arrival.key.peer);
+        Inbox::<Body>::answer_peek(&mut self.core.report, op, arrival, src);
     }
 }
 
@@ -219,9 +98,9 @@ impl<L: Lock> Core<L> {
             handle = words.word()?;
             payload = words.rest();
         }
-        let arrival = Arrival::new(peer, head, payload.len());
+        let arrival = arrival(peer, head, payload.len());
         self.stats.received += 1;
-        match self.take_receive(&arrival) {
+        match self.inbox.take_receive(&arrival) {
             Some(receive) => {
                 let placed = payload.copy_to(0, &receive.buffers, 0, arrival.len);
                 self.complete_receive(&receive, &arrival, Ok(placed));
@@ -237,18 +116,6 @@ impl<L: Lock> Core<L> {
         Some(())
     }
 
-    /// The receive for a message: the posted one, or a place in its buffer.
-    #[inline]
-    pub(super) fn take_receive(&mut self, arrival: &Arrival) -> Option<Receive> {
-        match self.matcher.match_arrival(&arrival.key, |receive| receive.multi.is_some())? {
-            Matched::Taken(receive) => Some(receive),
-            Matched::Kept(posted) => {
-                let handle = self.matcher.posted_mut(posted)?.multi?;
-                Some(self.reserve(posted, handle, arrival.len))
-            }
-        }
-    }
-
     /// Keeps a message until its receive is posted.
     #[cold]
     pub(super) fn keep(&mut self, arrival: &Arrival, body: Body) {
@@ -258,7 +125,7 @@ impl<L: Lock> Core<L> {
             Body::Offered(_) => 0,
         };
         self.peer_mut(arrival.key.peer).waiting_bytes += held;
-        self.matcher.wait(arrival.key, Waiting { len: arrival.len, data: arrival.data, body });
+        self.inbox.keep(arrival, body);
     }
 
     fn kept_bytes_left(&mut self, peer: PeerId, bytes: usize) {
@@ -289,7 +156,7 @@ impl<L: Lock> Core<L> {
         waiting: Waiting,
         receive: Receive,
     ) {
-        let arrival = Arrival { key, len: waiting.len, data: waiting.data };
+        let arrival = Arrival::of(key, &waiting);
         match waiting.body {
             Body::Here(payload, handle) => {
                 let room = receive.buffers.len();
@@ -329,19 +196,6 @@ impl<L: Lock> Core<L> {
         self.control(tx, peer, head, &[]);
     }
 
-    #[inline]
-    fn entry(&self, context: usize, arrival: &Arrival) -> Entry {
-        Entry {
-            context,
-            flags: arrival.flags().bits(),
-            len: arrival.len,
-            buf: 0,
-            data: arrival.data.unwrap_or(0),
-            tag: arrival.key.tag,
-            src: self.source(arrival.key.peer),
-        }
-    }
-
     /// Ends a receive, exactly once. `Ok` carries the bytes placed.
     #[inline]
     pub(super) fn complete_receive(
@@ -350,53 +204,16 @@ impl<L: Lock> Core<L> {
         arrival: &Arrival,
         outcome: Result<usize>,
     ) {
-        let mut entry = self.entry(receive.context, arrival);
-        entry.buf = receive.base;
-        if let Some(handle) = receive.multi {
-            entry.flags |= self.placed(handle).bits();
-        }
-        match outcome {
-            Ok(placed) if placed == arrival.len => self.report.received(receive.flags, entry),
-            Ok(placed) => {
-                entry.len = placed;
-                let olen = arrival.len - placed;
-                let error = CqError { olen, ..CqError::new(entry, Errno::ETRUNC) };
-                self.report.receive_failed(error);
-            }
-            Err(reason) => {
-                entry.len = 0;
-                self.report.receive_failed(CqError::new(entry, reason));
-            }
-        }
-        if let Some(handle) = receive.multi {
-            self.release_cancelled(handle);
-        }
-    }
-
-    /// Takes back a posted receive. `true` if there was one.
-    pub(crate) fn cancel_posted(&mut self, context: usize) -> bool {
-        let found = self.matcher.remove_posted_if(|_, receive| receive.context == context);
-        let Some((want, receive)) = found else { return false };
-        if let Some(handle) = receive.multi {
-            if let Some(multi) = self.multi.get_mut(handle) {
-                multi.retired = true;
-                multi.cancelled = true;
-            }
-            self.release_cancelled(handle);
-            return true;
-        }
-        let entry = unmatched(&want, context);
-        self.report.receive_failed(CqError::new(entry, Errno::ECANCELED));
-        true
+        let src = self.source(arrival.key.peer);
+        self.inbox.complete(&mut self.report, receive, arrival, src, outcome);
     }
 }
 
-impl Arrival {
-    #[inline]
-    pub(super) const fn new(peer: PeerId, head: &Head, len: usize) -> Self {
-        let tagged = head.flags & head_flags::TAGGED != 0;
-        let data = if head.flags & head_flags::DATA != 0 { Some(head.b) } else { None };
-        let tag = if tagged { head.a } else { 0 };
-        Self { key: Key { tagged, peer, tag }, len, data }
-    }
+/// What a packet's header says of its message.
+#[inline]
+pub(super) const fn arrival(peer: PeerId, head: &Head, len: usize) -> Arrival {
+    let tagged = head.flags & head_flags::TAGGED != 0;
+    let data = if head.flags & head_flags::DATA != 0 { Some(head.b) } else { None };
+    let tag = if tagged { head.a } else { 0 };
+    Arrival { key: Key { tagged, peer, tag }, len, data }
 }

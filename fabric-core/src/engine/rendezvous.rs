@@ -6,12 +6,13 @@ use super::{
     packet::{Places, Reader, Seals},
     peers::Stream,
     pull::{Origin, Pull},
-    receive::{Arrival, Body, Receive},
+    receive::{Body, arrival},
     transmit::TxKind,
 };
 use crate::{
     Errno,
     flags::Flags,
+    inbox::{Arrival, Receive},
     lock::Lock,
     matching::PeerId,
     mem::{Buffers, IOV_LIMIT, Payload},
@@ -126,10 +127,10 @@ impl<L: Lock> Core<L> {
         if places.total() != len {
             return None;
         }
-        let arrival = Arrival::new(peer, &packet.head, len);
+        let arrival = arrival(peer, &packet.head, len);
         let offer = Offer { handle, places };
         self.stats.received += 1;
-        match self.take_receive(&arrival) {
+        match self.inbox.take_receive(&arrival) {
             Some(receive) => self.accept(tx, receive, &arrival, offer),
             None => self.keep(&arrival, Body::Offered(offer)),
         }

@@ -7,11 +7,10 @@ use super::{
     packet::{RemotePieces, Words},
     peers::Stream,
     rendezvous::SEGMENT,
-    report::Interest,
 };
 use crate::{
     Errno, Result,
-    completion::{CqError, Entry},
+    completion::{CqError, Entry, Interest},
     flags::Flags,
     lock::Lock,
     matching::PeerId,
@@ -82,24 +81,6 @@ impl TxKind {
     /// Reads keep their order among themselves without waiting for each other.
     pub(super) const fn is_read(&self) -> bool {
         matches!(self, Self::Read)
-    }
-}
-
-impl TxMeta {
-    #[inline]
-    pub(crate) const fn interest(&self) -> Interest {
-        Interest { context: self.context, flags: self.flags, silent: self.silent }
-    }
-
-    /// The application may reuse its buffer when the call returns.
-    #[inline]
-    pub(crate) const fn injects(&self) -> bool {
-        self.silent || self.flags.contains(Flags::INJECT)
-    }
-
-    #[inline]
-    pub(crate) const fn cq_data(&self) -> Option<u64> {
-        if self.flags.contains(Flags::REMOTE_CQ_DATA) { Some(self.data) } else { None }
     }
 }
 

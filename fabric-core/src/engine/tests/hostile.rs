@@ -230,7 +230,7 @@ proptest! {
         settle(&mut [&mut target.node]);
         // Messages that came whole are still there.
         let mut context = 100;
-        while target.node.engine.core.matcher.waiting_len() != 0 {
+        while target.node.engine.core.inbox.waiting_len() != 0 {
             for tagged in [false, true] {
                 target.node.recv(RecvOp { tagged, src: ADDR_UNSPEC, ignore: u64::MAX, ..want(context, 0) }).unwrap();
                 context += 1;

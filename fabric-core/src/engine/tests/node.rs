@@ -7,8 +7,8 @@ use crate::{
     Errno, Result,
     attr::{AvType, CqFormat, addr_format},
     av::{AddressFormat, Av},
-    completion::{CompletionQueue, CqError, Entry, EntryBuf},
-    engine::{CqBinding, Engine, Limits},
+    completion::{CompletionQueue, CqBinding, CqError, Entry, EntryBuf},
+    engine::{Engine, Limits},
     flags::{Flags, MrMode},
     lock::NoLock,
     matching::PeerId,
@@ -249,9 +249,9 @@ impl Node {
         assert_eq!((core.ops.len(), core.queued), (0, 0), "operations");
         assert_eq!(core.transfers.len(), 0, "transfers");
         assert_eq!(core.services.len(), 0, "services");
-        assert_eq!(core.multi.len(), 0, "multi-receive buffers");
-        assert_eq!(core.matcher.posted_len(), 0, "receives");
-        assert_eq!(core.matcher.waiting_len(), 0, "messages");
+        assert_eq!(core.inbox.buffers_len(), 0, "multi-receive buffers");
+        assert_eq!(core.inbox.posted_len(), 0, "receives");
+        assert_eq!(core.inbox.waiting_len(), 0, "messages");
         for (n, peer) in core.peers.iter().enumerate() {
             let waits = peer.control.len() + peer.streams.len() + peer.queue.len();
             assert_eq!((waits, peer.outstanding, peer.large_reads), (0, 0, 0), "peer {n}");

@@ -449,7 +449,7 @@ impl Storm {
             self.collect();
             let mut quiet = self.shared.net().is_idle();
             for node in 0..self.nodes.len() {
-                if self.nodes[node].engine.core.matcher.waiting_len() != 0 {
+                if self.nodes[node].engine.core.inbox.waiting_len() != 0 {
                     quiet = false;
                     self.post(node, Want { tag: None, ignore: 0, src: ADDR_UNSPEC }, false, 9000);
                     let any = Want { tag: Some(0), ignore: u64::MAX, src: ADDR_UNSPEC };

@@ -1,20 +1,17 @@
 //! HOT. From a finished operation to queue entries and counts, by the rules of `fi_cq(3)` and
 //! `fi_cntr(3)`.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
-use crate::{
-    Errno,
-    completion::{CompletionQueue, CounterValue, CqError, Entry, EntryBuf},
-    flags::Flags,
-    lock::Lock,
-};
+use super::{CompletionQueue, CounterValue, CqError, Entry, EntryBuf};
+use crate::{Errno, flags::Flags, lock::Lock};
 
 /// Where one direction reports.
-pub(crate) struct CqBinding<L: Lock> {
-    pub(crate) queue: Arc<CompletionQueue<L>>,
+pub struct CqBinding<L: Lock> {
+    /// The queue.
+    pub queue: Arc<CompletionQueue<L>>,
     /// Successes only where the operation asks for them.
-    pub(crate) selective: bool,
+    pub selective: bool,
 }
 
 /// The directions that counters count.
@@ -22,9 +19,11 @@ const COUNTED: [Flags; 6] =
     [Flags::SEND, Flags::RECV, Flags::READ, Flags::WRITE, Flags::REMOTE_READ, Flags::REMOTE_WRITE];
 
 /// The queues and counters of one endpoint.
-pub(crate) struct Report<L: Lock> {
-    pub(crate) tx: Option<CqBinding<L>>,
-    pub(crate) rx: Option<CqBinding<L>>,
+pub struct Report<L: Lock> {
+    /// Operations that the endpoint starts.
+    pub tx: Option<CqBinding<L>>,
+    /// Receives, and what peers do here.
+    pub rx: Option<CqBinding<L>>,
     counters: [Option<Arc<CounterValue>>; COUNTED.len()],
     /// There is a counter at all.
     counting: bool,
@@ -43,18 +42,38 @@ fn deliver<L: Lock>(queue: &Arc<CompletionQueue<L>>, reader: &mut (usize, EntryB
     }
 }
 
+impl<L: Lock> fmt::Debug for CqBinding<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CqBinding").field("selective", &self.selective).finish_non_exhaustive()
+    }
+}
+
+impl<L: Lock> fmt::Debug for Report<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Report").field("tx", &self.tx).field("rx", &self.rx).finish_non_exhaustive()
+    }
+}
+
+impl<L: Lock> Default for Report<L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// What an operation's owner wants to hear.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Interest {
-    pub(crate) context: usize,
+pub struct Interest {
+    /// The application's context.
+    pub context: usize,
     /// Effective operation flags.
-    pub(crate) flags: Flags,
+    pub flags: Flags,
     /// Never a success entry.
-    pub(crate) silent: bool,
+    pub silent: bool,
 }
 
 impl<L: Lock> Report<L> {
-    pub(crate) const fn new() -> Self {
+    /// Nothing bound.
+    pub const fn new() -> Self {
         Self {
             tx: None,
             rx: None,
@@ -66,11 +85,7 @@ impl<L: Lock> Report<L> {
 
     /// Binds a counter to the directions in `flags`. `EINVAL` if one is taken, and then nothing
     /// has changed.
-    pub(crate) fn bind_counter(
-        &mut self,
-        value: &Arc<CounterValue>,
-        flags: Flags,
-    ) -> Result<(), Errno> {
+    pub fn bind_counter(&mut self, value: &Arc<CounterValue>, flags: Flags) -> Result<(), Errno> {
         let chosen = |direction: &Flags| flags.contains(*direction);
         let taken = COUNTED.iter().zip(&self.counters).any(|(d, c)| chosen(d) && c.is_some());
         if taken {
@@ -86,24 +101,25 @@ impl<L: Lock> Report<L> {
     }
 
     /// Whether a counter counts this direction.
-    pub(crate) fn counts(&self, direction: Flags) -> bool {
+    pub fn counts(&self, direction: Flags) -> bool {
         COUNTED.iter().zip(&self.counters).any(|(d, c)| *d == direction && c.is_some())
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Nothing bound any more.
+    pub fn clear(&mut self) {
         *self = Self::new();
     }
 
     /// From here on entries for `queue` go to its reader's `out`, as long as the queue is empty.
     #[inline]
-    pub(crate) fn divert(&mut self, queue: &CompletionQueue<L>, out: &mut EntryBuf) {
+    pub fn divert(&mut self, queue: &CompletionQueue<L>, out: &mut EntryBuf) {
         let address = core::ptr::from_ref(queue).addr();
         self.reader = (address, core::mem::replace(out, EntryBuf::NONE));
     }
 
     /// Ends [`Report::divert`].
     #[inline]
-    pub(crate) fn restore(&mut self, out: &mut EntryBuf) {
+    pub fn restore(&mut self, out: &mut EntryBuf) {
         *out = core::mem::replace(&mut self.reader, (0, EntryBuf::NONE)).1;
     }
 
@@ -118,7 +134,7 @@ impl<L: Lock> Report<L> {
 
     /// An operation that this endpoint started has succeeded. `kind`: its completion flags.
     #[inline]
-    pub(crate) fn sent(&mut self, interest: &Interest, kind: Flags, bytes: usize) {
+    pub fn sent(&mut self, interest: &Interest, kind: Flags, bytes: usize) {
         if let Some(tx) = &self.tx
             && !interest.silent
             && (!tx.selective || interest.flags.contains(Flags::COMPLETION))
@@ -134,7 +150,7 @@ impl<L: Lock> Report<L> {
 
     /// An operation that this endpoint started has failed.
     #[cold]
-    pub(crate) fn send_failed(&self, error: CqError) {
+    pub fn send_failed(&self, error: CqError) {
         let kind = Flags::from_bits_retain(error.entry.flags);
         if let Some(tx) = &self.tx {
             tx.queue.push_error(error);
@@ -147,7 +163,7 @@ impl<L: Lock> Report<L> {
     /// A receive has succeeded; `entry.flags` says what else it means. The release of a
     /// multi-receive buffer is reported even where its owner did not ask for completions.
     #[inline]
-    pub(crate) fn received(&mut self, flags: Flags, entry: Entry) {
+    pub fn received(&mut self, flags: Flags, entry: Entry) {
         if let Some(rx) = &self.rx
             && (!rx.selective
                 || flags.contains(Flags::COMPLETION)
@@ -161,7 +177,7 @@ impl<L: Lock> Report<L> {
     }
 
     /// A peek has found a message. That is no receive, so nothing is counted.
-    pub(crate) fn peeked(&self, flags: Flags, entry: Entry) {
+    pub fn peeked(&self, flags: Flags, entry: Entry) {
         if let Some(rx) = &self.rx
             && (!rx.selective || flags.contains(Flags::COMPLETION))
         {
@@ -170,7 +186,7 @@ impl<L: Lock> Report<L> {
     }
 
     /// A peek has found nothing.
-    pub(crate) fn peek_failed(&self, error: CqError) {
+    pub fn peek_failed(&self, error: CqError) {
         if let Some(rx) = &self.rx {
             rx.queue.push_error(error);
         }
@@ -178,7 +194,7 @@ impl<L: Lock> Report<L> {
 
     /// A receive has failed.
     #[cold]
-    pub(crate) fn receive_failed(&self, error: CqError) {
+    pub fn receive_failed(&self, error: CqError) {
         if let Some(rx) = &self.rx {
             rx.queue.push_error(error);
         }
@@ -188,7 +204,7 @@ impl<L: Lock> Report<L> {
     }
 
     /// A peer has read or written memory here. With remote CQ data that makes an entry.
-    pub(crate) fn accessed(&self, kind: Flags, bytes: usize, data: Option<u64>, src: u64) {
+    pub fn accessed(&self, kind: Flags, bytes: usize, data: Option<u64>, src: u64) {
         if let (Some(rx), Some(data)) = (&self.rx, data) {
             let flags = kind | Flags::REMOTE_CQ_DATA;
             rx.queue.push(Entry { len: bytes, data, src, ..Entry::new(0, flags) });

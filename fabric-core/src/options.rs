@@ -1,0 +1,59 @@
+//! SETUP. `FI_OPT_ENDPOINT` options that every provider answers alike (`fi_endpoint(3)`).
+
+use crate::{Errno, Result};
+
+/// `FI_OPT_MIN_MULTI_RECV`.
+pub const MIN_MULTI_RECV: i32 = 0;
+const TX_SIZE: i32 = 6;
+const RX_SIZE: i32 = 7;
+const MAX_MSG_SIZE: i32 = 12;
+const MAX_TAGGED_SIZE: i32 = 13;
+const MAX_RMA_SIZE: i32 = 14;
+const MAX_ATOMIC_SIZE: i32 = 15;
+const INJECT_MSG_SIZE: i32 = 16;
+const INJECT_TAGGED_SIZE: i32 = 17;
+const INJECT_RMA_SIZE: i32 = 18;
+const INJECT_ATOMIC_SIZE: i32 = 19;
+
+/// Sizes of an endpoint, which are all limits that it enforces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Operations that may wait to be sent.
+    pub tx: usize,
+    /// Receives; a hint.
+    pub rx: usize,
+    /// Bytes of an inject of any kind.
+    pub inject: usize,
+    /// Bytes of a message, a read or a write.
+    pub max_msg: usize,
+    /// Bytes of an atomic operation; zero where there are none.
+    pub atomic: usize,
+}
+
+impl Sizes {
+    /// The sizes that an info asks for, or the given ones where it names none.
+    pub fn of(info: &crate::attr::Info, default: Self) -> Self {
+        let or = |size: Option<usize>, default: usize| size.filter(|s| *s != 0).unwrap_or(default);
+        Self {
+            tx: or(info.tx.as_ref().map(|tx| tx.size), default.tx),
+            rx: or(info.rx.as_ref().map(|rx| rx.size), default.rx),
+            inject: or(info.tx.as_ref().map(|tx| tx.inject_size), default.inject),
+            max_msg: or(info.ep.as_ref().map(|ep| ep.max_msg_size), default.max_msg),
+            atomic: default.atomic,
+        }
+    }
+
+    /// The value of a size's option; others are `ENOPROTOOPT`.
+    pub const fn option(&self, name: i32) -> Result<usize> {
+        match name {
+            TX_SIZE => Ok(self.tx),
+            RX_SIZE => Ok(self.rx),
+            MAX_MSG_SIZE | MAX_TAGGED_SIZE | MAX_RMA_SIZE => Ok(self.max_msg),
+            MAX_ATOMIC_SIZE => Ok(self.atomic),
+            INJECT_MSG_SIZE | INJECT_TAGGED_SIZE | INJECT_RMA_SIZE | INJECT_ATOMIC_SIZE => {
+                Ok(self.inject)
+            }
+            _ => Err(Errno::ENOPROTOOPT),
+        }
+    }
+}
