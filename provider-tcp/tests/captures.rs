@@ -19,8 +19,9 @@ use capture::{Block, Capture, captures};
 
 /// The header of a block of data, which must be one whole message.
 fn header(block: &Block) -> (Header, usize) {
-    match parse(&block.bytes, Endian::Native, false) {
-        Ok(Parsed::Whole(header, len)) => {
+    let mut header = Header::default();
+    match parse(&block.bytes, Endian::Native, false, &mut header) {
+        Ok(Parsed::Whole(len)) => {
             assert_eq!(len + header.payload_len(), block.bytes.len(), "{block:?}");
             (header, len)
         }
@@ -179,12 +180,13 @@ impl Receiver {
             self.introduced = head.kind != CmKind::Reject;
             return true;
         }
-        match parse(&self.unread, Endian::Native, false).expect("a message") {
+        let mut header = Header::default();
+        match parse(&self.unread, Endian::Native, false, &mut header).expect("a message") {
             Parsed::Short(needed) => {
                 assert!(needed > self.unread.len());
                 false
             }
-            Parsed::Whole(header, len) => {
+            Parsed::Whole(len) => {
                 self.take(Some(header.op()), len, header.payload_len());
                 true
             }

@@ -121,11 +121,18 @@ pub struct Header {
     flags: HeadFlags,
     index: Option<RtsIndex>,
     detail: Detail,
-    data: u64,
+    cq_data: u64,
     tag: u64,
     message_len: usize,
     payload_len: usize,
     ranges: Ranges,
+}
+
+/// The shortest header, for [`parse`] to replace.
+impl Default for Header {
+    fn default() -> Self {
+        Self::ack()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +225,7 @@ impl Header {
     #[must_use]
     pub const fn with_cq_data(mut self, data: u64) -> Self {
         if self.op.carries_data() {
-            self.data = data;
+            self.cq_data = data;
             self.flags = self.flags.union(HeadFlags::REMOTE_DATA);
         }
         self
@@ -240,7 +247,7 @@ impl Header {
             flags: HeadFlags::empty(),
             index: None,
             detail: Detail::None,
-            data: 0,
+            cq_data: 0,
             tag: 0,
             message_len: 0,
             payload_len: 0,
@@ -273,7 +280,7 @@ impl Header {
     /// Remote CQ data.
     #[inline]
     pub const fn cq_data(&self) -> Option<u64> {
-        if self.has_data() { Some(self.data) } else { None }
+        if self.has_cq_data() { Some(self.cq_data) } else { None }
     }
 
     /// The rendezvous; present in RTS, CTS and data.
@@ -327,12 +334,12 @@ impl Header {
     /// Bytes of the header itself.
     #[inline]
     pub const fn header_len(&self) -> usize {
-        self.op.fixed_len() + WORD * self.has_data() as usize + RANGE_LEN * self.ranges.len()
+        header_len(self.op, self.flags, self.ranges.len())
     }
 
     #[inline]
-    const fn has_data(&self) -> bool {
-        self.op.carries_data() && self.flags.contains(HeadFlags::REMOTE_DATA)
+    const fn has_cq_data(&self) -> bool {
+        has_cq_data(self.op, self.flags)
     }
 
     /// Writes the header to the front of `out` and returns its length. `id` counts the messages of
@@ -349,8 +356,8 @@ impl Header {
         out[..8].copy_from_slice(&[VERSION, self.op.code(), f0, f1, op_data, count, len as u8, id]);
         let mut words = Words { out, at: 8, endian };
         words.push((len + self.payload_len) as u64);
-        if self.has_data() {
-            words.push(self.data);
+        if self.has_cq_data() {
+            words.push(self.cq_data);
         }
         match self.op {
             Op::Tagged => words.push(self.tag),
@@ -376,6 +383,16 @@ impl Header {
         }
         len
     }
+}
+
+#[inline]
+const fn header_len(op: Op, flags: HeadFlags, ranges: usize) -> usize {
+    op.fixed_len() + WORD * has_cq_data(op, flags) as usize + RANGE_LEN * ranges
+}
+
+#[inline]
+const fn has_cq_data(op: Op, flags: HeadFlags) -> bool {
+    op.carries_data() && flags.contains(HeadFlags::REMOTE_DATA)
 }
 
 /// Appends words; no header has more than there is room for.

@@ -3,8 +3,8 @@
 use fabric_core::{Errno, op::AtomicKind};
 
 use super::{
-    ACK, Answer, Atomic, BASE_LEN, Detail, Endian, HeadError, HeadFlags, Header, Op, RANGE_LEN,
-    RANGES_MAX, Refusal, RtsIndex, Sizes, VERSION, WORD,
+    ACK, Answer, Atomic, BASE_LEN, Detail, Endian, HeadError, HeadFlags, Header, Op, RANGES_MAX,
+    Ranges, Refusal, RtsIndex, Sizes, VERSION, WORD, has_cq_data, header_len,
 };
 
 /// Flags that older peers have sent. They ask for nothing.
@@ -17,16 +17,23 @@ const OLD_TAGGED: u16 = 0x0080;
 pub enum Parsed {
     /// Too few bytes to tell: come back with this many, counted from the same start.
     Short(usize),
-    /// A header, and its length; `Header::payload_len` bytes of payload follow.
-    Whole(Header, usize),
+    /// A header of this many bytes. `Header::payload_len` bytes of payload follow.
+    Whole(usize),
 }
 
-/// Reads a header from the front of `bytes`. Without `extensions`, kinds of messages that are ours
-/// alone are refused like any unknown one.
+/// Reads a header from the front of `bytes` to `into`, which changes only if the answer is
+/// [`Parsed::Whole`], and has no use after an error. In place, because a header with room for its
+/// ranges is long to be moved.
 ///
+/// Without `extensions`, kinds of messages that are ours alone are refused like any unknown one.
 /// An error is found as early as the bytes that show it are there; more bytes never mend it.
 #[inline]
-pub fn parse(bytes: &[u8], endian: Endian, extensions: bool) -> Result<Parsed, HeadError> {
+pub fn parse(
+    bytes: &[u8],
+    endian: Endian,
+    extensions: bool,
+    into: &mut Header,
+) -> Result<Parsed, HeadError> {
     let Some(base) = bytes.first_chunk::<BASE_LEN>() else { return Ok(Parsed::Short(BASE_LEN)) };
     // The last byte counts the sender's messages, and only in builds of peers that check it.
     let [version, code, f0, f1, op_data, count, head_len, _, size @ ..] = *base;
@@ -43,31 +50,60 @@ pub fn parse(bytes: &[u8], endian: Endian, extensions: bool) -> Result<Parsed, H
     let Some(flags) = HeadFlags::from_bits(raw_flags & !IGNORED) else {
         return Err(HeadError::Flags { found: raw_flags });
     };
-    let mut header = Header { flags, ..Header::base(op) };
 
     // Messages without ranges have anything in `count`.
     let count = if op.has_ranges() { usize::from(count) } else { 0 };
     if count > RANGES_MAX {
         return Err(HeadError::RangeCount { found: count });
     }
-    let expected = header.header_len() + count * RANGE_LEN;
+    let expected = header_len(op, flags, count);
     let len = usize::from(head_len);
     if len != expected && !(len == expected + WORD && has_old_tag(op, raw_flags)) {
         let accepted = expected as u8;
         return Err(HeadError::HeaderSize { op, found: head_len, accepted });
     }
-    header.payload_len = payload_len(op, len, endian.u64(size))?;
-    if matches!(op, Op::Rts | Op::Cts | Op::Data) {
-        header.index = RtsIndex::new(op_data);
-        if header.index.is_none() {
+    let payload_len = payload_len(op, len, endian.u64(size))?;
+    let index = if matches!(op, Op::Rts | Op::Cts | Op::Data) {
+        let Some(index) = RtsIndex::new(op_data) else {
             return Err(HeadError::Index { op, found: op_data });
+        };
+        Some(index)
+    } else {
+        None
+    };
+
+    let Some(words) = bytes.get(BASE_LEN..len) else { return Ok(Parsed::Short(len)) };
+    let mut words = Words { words, endian };
+    let cq_data = if has_cq_data(op, flags) { words.next() } else { 0 };
+    let (mut tag, mut message_len, mut detail) = (0, 0, Detail::None);
+    match op {
+        Op::Tagged => tag = words.next(),
+        Op::Rts => {
+            tag = words.next();
+            message_len = parse_message_len(words.next())?;
+        }
+        Op::Atomic => detail = Detail::Atomic(atomic(words.next())?),
+        Op::Error => detail = Detail::Refusal(refusal(words.next())?),
+        _ => {}
+    }
+    into.ranges.clear();
+    if op.has_ranges() {
+        let ranges = parse_ranges(&mut words, count, &mut into.ranges);
+        let fit = ranges.and_then(|()| check_payload(op, detail, &into.ranges, len, payload_len));
+        if let Err(error) = fit {
+            *into = Header::default();
+            return Err(error);
         }
     }
-    let Some(words) = bytes.get(BASE_LEN..len) else { return Ok(Parsed::Short(len)) };
-    if !words.is_empty() {
-        read_words(&mut header, Words { words, endian }, count)?;
-    }
-    Ok(Parsed::Whole(header, len))
+    into.op = op;
+    into.flags = flags;
+    into.index = index;
+    into.detail = detail;
+    into.cq_data = cq_data;
+    into.tag = tag;
+    into.message_len = message_len;
+    into.payload_len = payload_len;
+    Ok(Parsed::Whole(len))
 }
 
 #[inline]
@@ -85,39 +121,35 @@ fn payload_len(op: Op, len: usize, size: u64) -> Result<usize, HeadError> {
     }
 }
 
-/// Reads the words behind the base, of which there are as many as the header says.
 #[inline]
-fn read_words(header: &mut Header, mut words: Words<'_>, count: usize) -> Result<(), HeadError> {
-    if header.has_data() {
-        header.data = words.next();
-    }
-    match header.op {
-        Op::Tagged => header.tag = words.next(),
-        Op::Rts => {
-            header.tag = words.next();
-            header.message_len = message_len(words.next())?;
-        }
-        Op::Atomic => header.detail = Detail::Atomic(atomic(words.next())?),
-        Op::Error => header.detail = Detail::Refusal(refusal(words.next())?),
-        _ => {}
-    }
+fn parse_ranges(words: &mut Words<'_>, count: usize, into: &mut Ranges) -> Result<(), HeadError> {
     for _ in 0..count {
-        header.ranges.push(words.next(), words.next(), words.next())?;
+        into.push(words.next(), words.next(), words.next())?;
     }
-    let total = header.ranges.total();
-    let accepted = match header.detail {
-        Detail::Atomic(atomic) => atomic.payload(total),
-        _ if header.op == Op::Write => Some(total),
-        _ => return Ok(()),
+    Ok(())
+}
+
+/// Payload for remote memory has the length of that memory.
+#[inline]
+fn check_payload(
+    op: Op,
+    detail: Detail,
+    ranges: &Ranges,
+    len: usize,
+    payload_len: usize,
+) -> Result<(), HeadError> {
+    let accepted = match detail {
+        Detail::Atomic(atomic) => atomic.payload(ranges.total()),
+        _ if op == Op::Write => Some(ranges.total()),
+        _ => Some(0),
     };
-    if accepted == Some(header.payload_len) {
+    if accepted == Some(payload_len) {
         return Ok(());
     }
-    let [len, payload, accepted] =
-        [header.header_len(), header.payload_len, accepted.unwrap_or(usize::MAX)]
-            .map(|len| len as u64);
+    let [len, payload_len, accepted] =
+        [len, payload_len, accepted.unwrap_or(usize::MAX)].map(|len| len as u64);
     let accepted = Sizes::Exactly(len.saturating_add(accepted));
-    Err(HeadError::Size { op: header.op, found: len + payload, accepted })
+    Err(HeadError::Size { op, found: len + payload_len, accepted })
 }
 
 #[cold]
@@ -126,7 +158,7 @@ fn has_old_tag(op: Op, raw_flags: u16) -> bool {
 }
 
 #[inline]
-fn message_len(found: u64) -> Result<usize, HeadError> {
+fn parse_message_len(found: u64) -> Result<usize, HeadError> {
     match isize::try_from(found) {
         Ok(len) => Ok(len.unsigned_abs()),
         Err(_) => Err(HeadError::MessageLen { found }),

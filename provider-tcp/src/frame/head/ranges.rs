@@ -1,5 +1,7 @@
 //! HOT. Ranges of remote memory in a header.
 
+use core::fmt;
+
 use fabric_core::op::RmaIov;
 
 use super::HeadError;
@@ -8,9 +10,9 @@ use super::HeadError;
 pub const RANGES_MAX: usize = 4;
 
 /// Ranges of which none wraps around, and whose lengths together are a length of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Ranges {
-    /// Those beyond `count` are empty.
+    /// Those beyond `count` are left over.
     ranges: [RmaIov; RANGES_MAX],
     count: u8,
     total: usize,
@@ -59,6 +61,12 @@ impl Ranges {
         self.total
     }
 
+    #[inline(always)]
+    pub(super) const fn clear(&mut self) {
+        self.count = 0;
+        self.total = 0;
+    }
+
     /// Appends a range; the caller has checked that there is room.
     #[inline]
     pub(super) fn push(&mut self, addr: u64, len: u64, key: u64) -> Result<(), HeadError> {
@@ -78,5 +86,19 @@ impl Ranges {
         }
         self.count += 1;
         Ok(())
+    }
+}
+
+impl PartialEq for Ranges {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Ranges {}
+
+impl fmt::Debug for Ranges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
     }
 }
