@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use provider_tcp::frame::{
     Endian,
     cm::{CM_HEADER_LEN, CmHeader, CmKind, CmMessage},
-    head::{HEAD_MAX, Header, Op, Parsed, parse},
+    head::{Answer, HEAD_MAX, Header, Op, Parsed, parse},
     record::{Greeting, answer_version, rendezvous_allowed},
 };
 
@@ -100,7 +100,7 @@ fn contents_of_the_records() {
     let rts = find("rdm-rendezvous-cqdata-ack", "tag_rts");
     assert_eq!(rts.cq_data(), Some(0xcafe_f00d_1234_5678));
     assert_eq!((rts.tag(), rts.message_len()), (0x1122_3344_5566_7788, 40000));
-    assert!(rts.wants_ack());
+    assert_eq!(rts.answer(), Some(Answer::Ack));
     let data = find("rdm-rendezvous-cqdata-ack", "data");
     assert_eq!((data.index(), data.cq_data()), (rts.index(), None));
     assert_eq!(data.flags(), rts.flags());

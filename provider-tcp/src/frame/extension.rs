@@ -5,6 +5,8 @@
 
 use bitflags::bitflags;
 
+use super::Endian;
+
 /// Most bytes of an extension as this version writes it.
 pub const EXTENSION_LEN_MAX: usize = 64;
 
@@ -28,6 +30,17 @@ bitflags! {
         const OPERATIONS = 1 << 0;
         /// Others' features are kept, so that they can be named.
         const _ = !0;
+    }
+}
+
+impl Features {
+    /// What both sides can do, given what the peer said. Nothing across byte orders: operands are
+    /// payload, which nobody converts.
+    pub const fn in_force(self, peer: Option<&Extension>, endian: Endian) -> Self {
+        match (peer, endian) {
+            (Some(peer), Endian::Native) => self.intersection(peer.features),
+            _ => Self::empty(),
+        }
     }
 }
 
@@ -146,6 +159,18 @@ mod tests {
             b"\x04\x08\0\0\0\xf0\0\0\0\0",
         ];
         assert_eq!(bytes(&FULL), expected.concat());
+    }
+
+    #[test]
+    fn in_force_is_what_both_say() {
+        let ours = Features::OPERATIONS;
+        let [native, swapped] = [Endian::Native, Endian::Swapped];
+        let more = Extension { features: Features::from_bits_retain(!0), ..FULL };
+        assert_eq!(ours.in_force(Some(&more), native), ours);
+        assert_eq!(ours.in_force(Some(&more), swapped), Features::empty());
+        assert_eq!(ours.in_force(Some(&Extension::new(1)), native), Features::empty());
+        assert_eq!(ours.in_force(None, native), Features::empty());
+        assert_eq!(Features::empty().in_force(Some(&FULL), native), Features::empty());
     }
 
     #[test]

@@ -92,8 +92,8 @@ impl Atomic {
     }
 }
 
-/// What an error reply stands in for. Each kind of answer completes the oldest request that waits
-/// for it.
+/// What a request is answered with. Each kind of answer completes the oldest request that waits for
+/// it; an error stands in for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Answer {
@@ -270,11 +270,28 @@ impl Header {
         self.flags
     }
 
-    /// Whether the receiver has to acknowledge.
+    /// The answer that the sender waits for. That to an RTS comes when its data has arrived.
     #[inline]
-    pub const fn wants_ack(&self) -> bool {
-        let either = HeadFlags::DELIVERY_COMPLETE.union(HeadFlags::COMMIT_COMPLETE);
-        self.flags.intersects(either)
+    pub const fn answer(&self) -> Option<Answer> {
+        let asks = HeadFlags::DELIVERY_COMPLETE.union(HeadFlags::COMMIT_COMPLETE);
+        match self.op {
+            Op::Read => Some(Answer::Read),
+            Op::Atomic if self.fetches() => Some(Answer::Atomic),
+            Op::Message | Op::Tagged | Op::Write | Op::Rts | Op::Data | Op::Atomic
+                if self.flags.intersects(asks) =>
+            {
+                Some(Answer::Ack)
+            }
+            _ => None,
+        }
+    }
+
+    #[inline]
+    const fn fetches(&self) -> bool {
+        match self.detail {
+            Detail::Atomic(atomic) => !matches!(atomic.kind, AtomicKind::Base),
+            _ => false,
+        }
     }
 
     /// Remote CQ data.
