@@ -18,7 +18,7 @@ HEADERS   := $(shell cd ffi/include && find rdma -type f -name '*.h')
 PRIVATE_LIBS := -lpthread -ldl -lm -lgcc_s
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi conformance bench lint install uninstall docs clean
+.PHONY: help build demo test test-mpi conformance fuzz bench lint install uninstall docs clean
 
 help: ## this list
 	@echo "Percale: libfabric.so.1 in Rust"
@@ -40,11 +40,15 @@ test-mpi: build ## MPICH, Intel MPI and Open MPI: C programs, IMB, the whole sui
 conformance: build ## what the manual pages promise, asked of the shm provider
 	$(PYTHON) tests/conformance/run.py $(CONFORMANCE)
 
+fuzz: ## parsers of bytes from the network on inputs by libFuzzer; FUZZ="--seconds 600 head"
+	$(PYTHON) tests/fuzz/run.py $(FUZZ)
+
 bench: build ## fi_pingpong against other libfabric builds; tables in build/bench
 	$(PYTHON) tests/bench/pingpong.py $(BENCH)
 
 lint: ## formatting, clippy, documentation, licences of dependencies
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path tests/fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	@if command -v cargo-deny >/dev/null; then \

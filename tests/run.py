@@ -104,7 +104,10 @@ def main():
     totals = Totals()
     python = sys.executable
 
-    totals.step("formatting", ["cargo", "fmt", "--all", "--check"], 60)
+    formatting = ["cargo", "fmt", "--check"]
+    totals.step("formatting", [*formatting, "--all"], 60)
+    apart = ["--manifest-path", "tests/fuzz/Cargo.toml"]
+    totals.step("formatting of fuzz targets", [*formatting, *apart], 60)
     built = totals.step("release build", ["make", "build"], 1200)
     clippy = ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
     totals.step("clippy", clippy, 900)
@@ -118,6 +121,7 @@ def main():
     tests = ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"]
     totals.step("Rust and C tests", tests, 1200, counts=True)
     models(totals)
+    totals.step("fuzzing", [python, "tests/fuzz/run.py"], 1200, counts=True)
 
     if not args.rust_only:
         if built:

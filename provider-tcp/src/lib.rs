@@ -1,5 +1,7 @@
 //! SETUP. Percale over TCP sockets. This release finds nothing here and says so.
 
+pub mod frame;
+
 use fabric_core::{
     attr::Info,
     discovery::{Rejection, Request, Source},
