@@ -70,6 +70,8 @@ pub mod addr_format {
     pub const SOCKADDR_IN6: u32 = 3;
     /// InfiniBand.
     pub const SOCKADDR_IB: u32 = 4;
+    /// IPv4 or IPv6.
+    pub const SOCKADDR_IP: u32 = 17;
     /// NUL-terminated text.
     pub const STR: u32 = 9;
 }
@@ -78,6 +80,8 @@ pub mod addr_format {
 pub mod protocol {
     /// Any.
     pub const UNSPEC: u32 = 0;
+    /// Messages over one TCP connection.
+    pub const SOCK_TCP: u32 = 6;
     /// Messages over reliable datagram over connections.
     pub const RXM: u32 = 11;
     /// Shared memory.
@@ -89,6 +93,7 @@ pub mod protocol {
     pub fn name(raw: u32) -> String {
         match raw {
             UNSPEC => "FI_PROTO_UNSPEC".to_owned(),
+            SOCK_TCP => "FI_PROTO_SOCK_TCP".to_owned(),
             RXM => "FI_PROTO_RXM".to_owned(),
             SHM => "FI_PROTO_SHM".to_owned(),
             XNET => "FI_PROTO_XNET".to_owned(),

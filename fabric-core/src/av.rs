@@ -32,7 +32,7 @@ use core::{
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::{Errno, Result, attr::AvType, flags::Flags, op::ADDR_UNSPEC};
-pub use format::AddressFormat;
+pub use format::{AddressFormat, FamilyLen};
 pub use routes::{Routes, Sender};
 pub use symmetric::symmetric_names;
 use table::{Change, Table};

@@ -6,6 +6,7 @@
 //! warning, once, and the default holds.
 
 mod conf;
+mod interfaces;
 pub mod known;
 mod near;
 mod parse;
@@ -17,6 +18,7 @@ use std::{
 };
 
 pub use conf::{Setting, Where, lookup};
+pub use interfaces::{InterfaceFilter, Pattern, same_subnet};
 pub use known::{KNOWN, Known, Refused, refused};
 pub use near::{Suspect, nearest, suspects, warn_of_mistakes};
 

@@ -2,6 +2,9 @@
 
 use crate::Result;
 
+/// Bytes of an address that begins with this family; `None` for an unknown one.
+pub type FamilyLen = fn(u16) -> Option<usize>;
+
 /// An address format of a provider.
 ///
 /// A *canonical* address is the one spelling of it: equal peers have equal canonical bytes, and
@@ -17,9 +20,14 @@ pub trait AddressFormat: Send + Sync {
     /// The canonical address as text (`fi_av_straddr`).
     fn text(&self, canonical: &[u8]) -> String;
 
-    /// Bytes of every address in a packed array; `None` where lengths differ, as with text, and
-    /// arrays are of pointers.
+    /// Bytes of every address in a packed array; `None` where lengths differ.
     fn addr_len(&self) -> Option<usize>;
+
+    /// How long an address is that begins with an address family, for formats whose packed arrays
+    /// mix families; `None` for all others.
+    fn family_len(&self) -> Option<FamilyLen> {
+        None
+    }
 
     /// The canonical address of a node and service, as far as the format can name any.
     fn service_address(&self, node: Option<&str>, service: Option<&str>) -> Result<Box<[u8]>>;

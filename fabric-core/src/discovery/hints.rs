@@ -85,7 +85,6 @@ fn endpoint_type(info: &Info, hints: &Info, check: &mut Check) {
 }
 
 fn format(info: &Info, hints: &Info, check: &mut Check) {
-    const SOCKADDR_IP: u32 = 17;
     let (want, have) = (hints.addr_format, info.addr_format);
     let ip = matches!(have, addr_format::SOCKADDR_IN | addr_format::SOCKADDR_IN6);
     let fits = match want {
@@ -93,7 +92,7 @@ fn format(info: &Info, hints: &Info, check: &mut Check) {
         addr_format::SOCKADDR => {
             ip || matches!(have, addr_format::SOCKADDR | addr_format::SOCKADDR_IB)
         }
-        SOCKADDR_IP => ip || have == SOCKADDR_IP,
+        addr_format::SOCKADDR_IP => ip || have == addr_format::SOCKADDR_IP,
         _ => want == have,
     };
     if !fits {

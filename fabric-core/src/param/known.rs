@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Kind, Setting, Where, lookup, parse};
+use super::{InterfaceFilter, Kind, Setting, Where, lookup, parse};
 
 /// What a variable may say, beyond its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Rule {
     Number(i64, i64),
     /// Permission bits.
     Permissions,
+    /// Network interfaces, as [`InterfaceFilter`] reads them.
+    Interfaces,
 }
 
 impl Rule {
@@ -42,6 +44,7 @@ impl Rule {
             Self::Permissions => {
                 parse::strict::<i64>(text).is_some_and(|n| (0..=0o777).contains(&n))
             }
+            Self::Interfaces => InterfaceFilter::parse(text).is_some(),
         }
     }
 }
@@ -56,6 +59,9 @@ impl fmt::Display for Rule {
             Self::Truth => f.write_str(Kind::Bool.accepts()),
             Self::Number(least, most) => write!(f, "a whole number from {least} to {most}"),
             Self::Permissions => f.write_str("permission bits from 0 to 0777"),
+            Self::Interfaces => {
+                f.write_str("a comma list of interfaces, patterns, addresses and subnets")
+            }
         }
     }
 }
@@ -163,6 +169,11 @@ const SUBSYSTEMS: &[&str] =
     &["core", "fabric", "domain", "ep_ctrl", "ep_data", "av", "cq", "eq", "mr", "cntr"];
 /// More than this many operations of an endpoint is a mistake, not a wish.
 const MOST_OPERATIONS: i64 = 1 << 20;
+const PORT: Rule = Rule::Number(0, u16::MAX as i64);
+const TCP_OPERATIONS: i64 = 1 << 16;
+const TCP_INJECT: i64 = 64 << 10;
+const TCP_BUFFER: i64 = 16 << 20;
+const TCP_SECONDS: i64 = 24 * 60 * 60;
 
 known! {
     PREFER_SYSCONFIG = "core" "FI_PREFER_SYSCONFIG" Bool Rule::Truth, Some("0"),
@@ -187,6 +198,32 @@ known! {
         "receives that may be posted, as discovery announces it";
     SHM_DISABLE_CMA = "shm" "FI_SHM_DISABLE_CMA" Bool Rule::Truth, Some("0"),
         "do not copy between processes through the kernel (process_vm_readv)";
+    TCP_IFACE = "tcp" "FI_TCP_IFACE" Text Rule::Interfaces, None,
+        "interfaces to use: comma list of names, patterns and subnets; a leading ^ leaves them out";
+    TCP_PORT_LOW = "tcp" "FI_TCP_PORT_LOW_RANGE" Int PORT, Some("0"),
+        "first port to listen on where the program names none";
+    TCP_PORT_HIGH = "tcp" "FI_TCP_PORT_HIGH_RANGE" Int PORT, Some("0"),
+        "last port to listen on where the program names none; 0 leaves it to the kernel";
+    TCP_TX_SIZE = "tcp" "FI_TCP_TX_SIZE" Size Rule::Number(1, TCP_OPERATIONS), Some("256"),
+        "transmit operations that may be outstanding; hints may ask for more";
+    TCP_RX_SIZE = "tcp" "FI_TCP_RX_SIZE" Size Rule::Number(1, TCP_OPERATIONS), Some("256"),
+        "receives that may be posted; hints may ask for more";
+    TCP_MAX_INJECT = "tcp" "FI_TCP_MAX_INJECT" Size Rule::Number(0, TCP_INJECT), Some("128"),
+        "largest payload of an inject call, in bytes";
+    TCP_NODELAY = "tcp" "FI_TCP_NODELAY" Bool Rule::Truth, Some("1"),
+        "send small segments at once (TCP_NODELAY)";
+    TCP_COALESCE = "tcp" "FI_TCP_COALESCE" Bool Rule::Truth, Some("1"),
+        "send many small messages with one system call where a program posts them in a row";
+    TCP_STAGING = "tcp" "FI_TCP_STAGING_SBUF_SIZE" Int Rule::Number(0, TCP_BUFFER), Some("16384"),
+        "bytes that small messages are gathered in before they are sent; 0 is FI_TCP_COALESCE=0";
+    TCP_PREFETCH = "tcp" "FI_TCP_PREFETCH_RBUF_SIZE" Int Rule::Number(0, TCP_BUFFER), Some("16384"),
+        "bytes read ahead from a connection";
+    TCP_CONNECT_TIMEOUT = "tcp" "FI_TCP_CONNECT_TIMEOUT" Int Rule::Number(1, TCP_SECONDS), Some("10"),
+        "seconds that a connection may take to come up";
+    TCP_PEER_TIMEOUT = "tcp" "FI_TCP_PEER_TIMEOUT" Int Rule::Number(0, TCP_SECONDS), Some("30"),
+        "seconds without a sign of life of a peer's host after which the peer is dead; 0: never";
+    TCP_EXTENSIONS = "tcp" "FI_TCP_EXTENSIONS" Bool Rule::Truth, Some("0"),
+        "offer what only this library can do to programs that do not ask for it, too";
 }
 
 /// Variables that other releases and providers read. They are no typing mistakes, so nothing is
@@ -209,6 +246,15 @@ pub(super) static ELSEWHERE: &[&str] = &[
     "FI_SHM_MAX_GDRCOPY_SIZE",
     "FI_SHM_USE_DSA_SAR",
     "FI_SHM_USE_XPMEM",
+    "FI_TCP_DISABLE_AUTO_PROGRESS",
+    "FI_TCP_FIREWALL_ADDR",
+    "FI_TCP_IO_URING",
+    "FI_TCP_MAX_RX_SIZE",
+    "FI_TCP_MAX_SAVED",
+    "FI_TCP_MAX_SAVED_SIZE",
+    "FI_TCP_PROV_NAME",
+    "FI_TCP_TRACE_MSG",
+    "FI_TCP_ZEROCOPY_SIZE",
     "FI_UNIVERSE_SIZE",
 ];
 
@@ -240,6 +286,8 @@ mod tests {
             (&LOG_INTERVAL, &["0", "2147483647"], &["x", "2147483648", "99999999999999999999999"]),
             (&PREFER_SYSCONFIG, &["on", "No"], &["perhaps"]),
             (&PROVIDER, &["", "anything"], &[]),
+            (&TCP_IFACE, &["", "eth*,10.0.0.0/8", "^lo"], &["10.0.0.0/33", "eth 0", "eth0,/"]),
+            (&TCP_PORT_HIGH, &["0", "65535"], &["65536", "-1", "http"]),
         ] {
             for text in good {
                 assert!(known.accepts(text), "{}={text:?}", known.name);

@@ -1,12 +1,16 @@
 //! SETUP. The address arrays of applications.
 //!
-//! Addresses of one length are packed. Those of differing lengths are texts, one behind the
-//! other's terminator without padding, so that one address is simply its text: this is what shared
-//! memory takes everywhere, and not an array of pointers.
+//! Addresses of one length are packed. So are those of differing lengths: socket addresses of two
+//! families each have the length of their family, and texts follow each other's terminator without
+//! padding, so that one address is simply its text: this is what shared memory takes everywhere,
+//! and not an array of pointers.
 
 use core::ffi::c_char;
 
-use fabric_core::{Errno, Result, av::AddressFormat};
+use fabric_core::{
+    Errno, Result,
+    av::{AddressFormat, FamilyLen},
+};
 
 /// Longest text that is taken for an address, terminator included.
 const MAX_TEXT: usize = 256;
@@ -14,30 +18,53 @@ const MAX_TEXT: usize = 256;
 /// Walks an array of addresses.
 pub(super) struct Addresses {
     next: *const u8,
-    len: Option<usize>,
-    /// A text without an end: where the next one starts is not known.
+    len: Length,
+    /// A text without an end, or an unknown family: where the next one starts is not known.
     lost: bool,
+}
+
+/// How long an address is.
+enum Length {
+    Fixed(usize),
+    /// As the family says that it begins with.
+    ByFamily(FamilyLen),
+    /// Up to a terminator, that included.
+    Text,
 }
 
 impl Addresses {
     /// The array at `first`, in this format.
     pub(super) fn new(first: *const u8, format: &dyn AddressFormat) -> Self {
-        Self { next: first, len: format.addr_len(), lost: false }
+        let len = match (format.addr_len(), format.family_len()) {
+            (Some(len), _) => Length::Fixed(len),
+            (None, Some(len)) => Length::ByFamily(len),
+            (None, None) => Length::Text,
+        };
+        Self { next: first, len, lost: false }
     }
 
-    /// The next address with its terminator. `EINVAL` for a text that does not end, and for all
-    /// behind it.
+    /// The next address, a text with its terminator. `EINVAL` for a text that does not end and for
+    /// an unknown family, and for all behind them.
     ///
     /// # Safety
-    /// There is another address: readable for the format's length, or up to its terminator. It
-    /// stays as it is while the result is in use.
+    /// There is another address: readable for the length that the format or its family has, or up to
+    /// its terminator. It stays as it is while the result is in use.
     pub(super) unsafe fn next<'a>(&mut self) -> Result<&'a [u8]> {
         if self.lost {
             return Err(Errno::EINVAL);
         }
         let len = match self.len {
-            Some(len) => len,
-            None => {
+            Length::Fixed(len) => len,
+            Length::ByFamily(len) => {
+                // SAFETY: the caller's promise; every address begins with its family.
+                let family = unsafe { self.next.cast::<u16>().read_unaligned() };
+                let Some(len) = len(family) else {
+                    self.lost = true;
+                    return Err(Errno::EINVAL);
+                };
+                len
+            }
+            Length::Text => {
                 // SAFETY: the caller's promise; no byte behind the terminator is read.
                 let text = unsafe { libc::strnlen(self.next.cast::<c_char>(), MAX_TEXT) };
                 if text == MAX_TEXT {
@@ -58,6 +85,7 @@ impl Addresses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::constants::FI_SOCKADDR;
     use provider_shm::ShmAddresses;
 
     #[test]
@@ -69,6 +97,21 @@ mod tests {
         assert_eq!(next(), Ok(b"fi_shm://1\0".as_slice()));
         assert_eq!(next(), Ok(b"two\0".as_slice()));
         assert_eq!(next(), Ok(b"\0".as_slice()));
+    }
+
+    #[test]
+    fn socket_addresses_have_the_length_of_their_family() {
+        let format = provider_tcp::address::addresses(FI_SOCKADDR).unwrap();
+        let mut array = [[2, 0, 0, 7, 1, 2, 3, 4].as_slice(), &[0; 8], &[10, 0], &[1; 26]].concat();
+        array.extend([2, 0, 0, 8, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 99, 0]);
+        let mut addresses = Addresses::new(array.as_ptr(), format);
+        // SAFETY: there are three addresses, and the family of a fourth that is refused for it.
+        let mut next = || unsafe { addresses.next() };
+        assert_eq!(next(), Ok(&array[..16]));
+        assert_eq!(next(), Ok(&array[16..44]));
+        assert_eq!(next(), Ok(&array[44..60]));
+        assert_eq!(next(), Err(Errno::EINVAL));
+        assert_eq!(next(), Err(Errno::EINVAL));
     }
 
     #[test]

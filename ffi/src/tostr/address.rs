@@ -3,8 +3,10 @@
 use core::{
     ffi::c_void,
     fmt::{self, Write},
-    net::{Ipv4Addr, Ipv6Addr},
+    net::Ipv6Addr,
 };
+
+use provider_tcp::address::SocketAddress;
 
 use crate::{abi::constants::*, info::MAX_BYTES};
 
@@ -49,19 +51,9 @@ fn print(out: &mut String, format: u32, bytes: &[u8]) -> fmt::Result {
 fn socket_address(out: &mut String, bytes: &[u8]) -> Result<Option<()>, fmt::Error> {
     let Some(family) = array(bytes, 0).map(u16::from_ne_bytes) else { return Ok(None) };
     match i32::from(family) {
-        libc::AF_INET => {
-            let (Some(port), Some(ip)) = (array(bytes, 2), array::<4>(bytes, 4)) else {
-                return Ok(None);
-            };
-            let ip = Ipv4Addr::from(ip);
-            write!(out, "fi_sockaddr_in://{ip}:{}", u16::from_be_bytes(port))?;
-        }
-        libc::AF_INET6 => {
-            let (Some(port), Some(ip)) = (array(bytes, 2), array::<16>(bytes, 8)) else {
-                return Ok(None);
-            };
-            let ip = Ipv6Addr::from(ip);
-            write!(out, "fi_sockaddr_in6://[{ip}]:{}", u16::from_be_bytes(port))?;
+        libc::AF_INET | libc::AF_INET6 => {
+            let Ok(address) = SocketAddress::parse(bytes) else { return Ok(None) };
+            write!(out, "{address}")?;
         }
         libc::AF_IB => {
             let (Some(pkey), Some(gid), Some(sid), Some(scope)) =
