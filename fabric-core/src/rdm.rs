@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Errno, Result,
-    api::Endpoint,
+    api::{Endpoint, NoSharedReceive},
     attr::WaitObj,
     attr::{EpType, Info},
     auto::AutoProgress,
@@ -17,7 +17,7 @@ use crate::{
     discovery::Names,
     domain::{Child, Domain},
     engine::{CqBinding, Engine, Limits, Stats},
-    eq::{BoundEq, EventQueue},
+    eq::{BoundEq, EventQueue, RequestHandle},
     flags::{Flags, Order},
     lock::{Access, Guarded, Lock},
     log::Subsys,
@@ -166,8 +166,17 @@ fn check(info: &Info, caps: Flags) -> Result<()> {
 
 impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
     type Lock = L;
+    type SharedReceive = NoSharedReceive;
 
-    fn open(domain: &Arc<Domain>, info: &Info, _context: usize) -> Result<Arc<Self>> {
+    fn open(
+        domain: &Arc<Domain>,
+        info: &Info,
+        request: Option<&RequestHandle>,
+        _context: usize,
+    ) -> Result<Arc<Self>> {
+        if request.is_some() {
+            return Err(Errno::EINVAL);
+        }
         check(info, W::CAPS)?;
         let (tx, rx) = (info.tx.as_ref(), info.rx.as_ref());
         let or = |size: Option<usize>, default: usize| size.filter(|s| *s != 0).unwrap_or(default);

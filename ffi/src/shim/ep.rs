@@ -50,7 +50,7 @@ pub unsafe fn open<E: Endpoint>(
     // SAFETY: the caller's promise.
     let hints = unsafe { Hints::read(info, node, domain.domain.api_version()) }?;
     let info = hints.ok_or(Errno::EINVAL)?.info;
-    let ep = E::open(&domain.domain, &info, context.addr())?;
+    let ep = E::open(&domain.domain, &info, None, context.addr())?;
     let payload = Arc::new(EpObject { ep, domain: domain.domain.clone() });
     Ok(object::open(payload, context, head::<E>()))
 }

@@ -1,18 +1,14 @@
 //! PENDING. Event queues: `fi_ops_eq`.
 
 use core::ffi::{c_int, c_void};
-use std::{
-    os::fd::{AsFd, AsRawFd},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fabric_core::{
     Errno, Result,
     attr::{Version, WaitObj},
-    eq::{ControlEvent, ErrorEvent, Event, EventQueue, Wake},
+    eq::{ControlEvent, EqAttr, ErrorEvent, Event, EventQueue},
     flags::Flags,
     log::Subsys,
-    wait::{Deadline, Signal, sleep_on},
 };
 
 use super::{
@@ -63,63 +59,13 @@ pub(super) unsafe fn open(
     // SAFETY: the caller passes attributes, whose struct never grew.
     let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
     let wait_obj = WaitObj::from_raw(attr.wait_obj).ok_or(Errno::EINVAL)?;
-    let signal = match wait_obj {
-        WaitObj::None | WaitObj::Yield => None,
-        WaitObj::Unspec | WaitObj::Fd | WaitObj::PollFd => Some(Arc::new(Signal::new()?)),
-        WaitObj::Set | WaitObj::MutexCond => return Err(Errno::EINVAL),
-    };
-    let wake = signal.clone().map(|signal| -> Wake { Arc::new(move || signal.set()) });
-    let eq = EventQueue::open(attr.size, Flags::from_bits_retain(attr.flags), wake)?;
+    let flags = Flags::from_bits_retain(attr.flags);
+    let eq = EventQueue::open(&EqAttr { size: attr.size, flags, wait_obj })?;
     let mut head = fid_eq::zeroed();
     head.fid.ops = table(FID);
     head.ops = table(OPS);
-    let object = EqObject {
-        eq,
-        fabric: fabric.child(),
-        wait_obj,
-        signal,
-        error_data: Mutex::new(Arc::default()),
-    };
+    let object = EqObject { eq, fabric: fabric.child(), error_data: Mutex::new(Arc::default()) };
     Ok(object::open(Arc::new(object), context, head))
-}
-
-impl EqObject {
-    /// Prepares for sleeping: `false` if there is something to read.
-    pub(super) fn try_wait(&self) -> bool {
-        if let Some(signal) = &self.signal {
-            // Before the look: what comes after it makes the signal readable again.
-            signal.clear();
-        }
-        self.eq.is_empty()
-    }
-
-    fn wait_fd(&self) -> Result<c_int> {
-        match (&self.signal, self.wait_obj) {
-            (Some(signal), WaitObj::Fd | WaitObj::PollFd) => Ok(signal.as_fd().as_raw_fd()),
-            _ => Err(Errno::ENODATA),
-        }
-    }
-
-    fn read_blocking(&self, timeout: c_int, flags: Flags) -> Result<Event> {
-        if self.wait_obj == WaitObj::None {
-            return Err(Errno::ENOSYS);
-        }
-        let deadline = Deadline::from_millis(timeout);
-        loop {
-            match self.eq.read(flags) {
-                Err(Errno::EAGAIN) => {}
-                done => return done,
-            }
-            if deadline.passed() {
-                return Err(Errno::EAGAIN);
-            }
-            match &self.signal {
-                None => std::thread::yield_now(),
-                Some(signal) if self.try_wait() => sleep_on(signal.as_fd(), deadline)?,
-                Some(_) => {}
-            }
-        }
-    }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
@@ -140,7 +86,9 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
         status(unsafe { from_fid::<EqObject>(fid) }.and_then(|shell| {
             let object = shell.payload()?;
             // SAFETY: the argument is the one that the command asks for.
-            unsafe { wait::control(command, arg, object.wait_obj, || object.wait_fd()) }
+            unsafe {
+                wait::control(command, arg, object.eq.attr().wait_obj, || object.eq.wait_fd())
+            }
         }))
     })
 }
@@ -197,7 +145,7 @@ unsafe extern "C" fn sread(
 ) -> isize {
     let flags = Flags::from_bits_retain(flags);
     // SAFETY: the caller passes the table's own queue and its variables.
-    unsafe { read_with(eq, event, buf, len, |object| object.read_blocking(timeout, flags)) }
+    unsafe { read_with(eq, event, buf, len, |object| object.eq.read_blocking(flags, timeout)) }
 }
 
 unsafe extern "C" fn readerr(eq: *mut fid_eq, buf: *mut fi_eq_err_entry, flags: u64) -> isize {

@@ -9,13 +9,12 @@ use std::sync::{
 
 use fabric_core::{
     api::Endpoint,
-    attr::{FabricAttr, Version, WaitObj},
+    attr::{FabricAttr, Version},
     av::{AddressFormat, Av},
     completion::{Counter, Cq},
     domain::{Child, Domain},
     eq::{BoundEq, EventQueue},
     mr::Region,
-    wait::Signal,
 };
 
 use crate::provider::Objects;
@@ -120,10 +119,6 @@ pub struct EqObject {
     pub eq: Arc<EventQueue>,
     /// Its fabric.
     pub fabric: FabricChild,
-    /// What to sleep on.
-    pub wait_obj: WaitObj,
-    /// Readable when something was queued since it was cleared.
-    pub signal: Option<Arc<Signal>>,
     /// Data of the last error that was handed out by reference.
     pub error_data: Mutex<Arc<[u8]>>,
 }
