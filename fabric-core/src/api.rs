@@ -62,7 +62,7 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
     fn bind_cq(self: &Arc<Self>, cq: &Arc<Cq<Self>>, flags: Flags) -> Result<()>;
     /// Binds a counter for SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE (others `EBADFLAGS`).
     fn bind_counter(self: &Arc<Self>, counter: &Arc<Counter<Self>>, flags: Flags) -> Result<()>;
-    /// Binds an event queue.
+    /// Binds an event queue, instead of one bound before.
     fn bind_eq(self: &Arc<Self>, eq: &Arc<EventQueue>) -> Result<()>;
     /// Binds a shared receive context, instead of a receive side of its own. `EINVAL` for a second
     /// one, and where the info did not ask for it.
@@ -93,7 +93,7 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
         let _ = data;
         Err(Errno::ENOSYS)
     }
-    /// Ends the connection; the peer gets the event `Shutdown`. `ENOTCONN` if there is none.
+    /// Ends the connection, if there is one; the peer gets the event `Shutdown`.
     fn shutdown(&self) -> Result<()> {
         Err(Errno::ENOSYS)
     }

@@ -21,7 +21,7 @@ pub trait PassiveEndpoint: Sized + Send + Sync + 'static {
     /// the application's.
     fn open(info: &Info, context: usize) -> Result<Arc<Self>>;
 
-    /// Binds the event queue that requests are reported to; a second one is `EINVAL`.
+    /// Binds the event queue that requests are reported to, instead of one bound before.
     fn bind_eq(self: &Arc<Self>, eq: &Arc<EventQueue>) -> Result<()>;
     /// Starts to listen. Requests name `object` as the endpoint that they came to. `ENOEQ` without
     /// an event queue, `EINVAL` when called twice.
@@ -30,7 +30,7 @@ pub trait PassiveEndpoint: Sized + Send + Sync + 'static {
     fn listen(self: &Arc<Self>, object: usize) -> Result<()>;
     /// Refuses a request, for the reasons in `data`, at most [`CM_DATA_SIZE`] bytes or what
     /// [`PassiveEndpoint::option`] says. `EINVAL` for a request of another kind of endpoint, and
-    /// for one that has been answered.
+    /// for one that has been answered. The peer gets an error event with the data.
     fn reject(&self, request: &RequestHandle, data: &[u8]) -> Result<()>;
     /// Stops listening and releases the event queue. Requests that the application has read, but
     /// not answered, can still be accepted; of the others, peers are refused.
