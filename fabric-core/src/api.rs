@@ -3,20 +3,29 @@
 //! Objects are shared with `Arc`; `E` is one provider's endpoint at one threading level, so a call
 //! from a table entry runs monomorphised code. Data calls are HOT, everything else SETUP.
 
+mod passive;
+mod shared_receive;
+
 use std::sync::Arc;
 
 use crate::{
-    Result,
+    Errno, Result,
     attr::Info,
     av::Av,
     completion::{CompletionQueue, Counter, Cq, EntryBuf},
     domain::Domain,
     engine::Stats,
-    eq::EventQueue,
+    eq::{EventQueue, RequestHandle},
     flags::Flags,
     lock::Lock,
     op::{AtomicOp, RecvOp, RmaOp, SendOp},
 };
+pub use passive::PassiveEndpoint;
+pub use shared_receive::{NoSharedReceive, SharedReceive};
+
+/// Bytes that an application may send along with a connection request or an answer to one, where
+/// the endpoint's option `FI_OPT_CM_DATA_SIZE` says nothing else.
+pub const CM_DATA_SIZE: usize = 256;
 
 /// An endpoint of one provider.
 ///
@@ -26,9 +35,25 @@ use crate::{
 pub trait Endpoint: Sized + Send + Sync + 'static {
     /// How this endpoint and the queues bound to it are guarded.
     type Lock: Lock;
+    /// What several endpoints may receive from; [`NoSharedReceive`] if there is no such thing.
+    type SharedReceive: SharedReceive;
 
     /// Opens an endpoint that is not yet enabled. `context` is the application's.
-    fn open(domain: &Arc<Domain>, info: &Info, context: usize) -> Result<Arc<Self>>;
+    ///
+    /// `request` is what `info.handle` names: the connection request that the endpoint is to
+    /// accept, or what a passive endpoint has surrendered. Anything else in it, and an answered
+    /// request, is `EINVAL`; then and after every other failure the request can be used again.
+    fn open(
+        domain: &Arc<Domain>,
+        info: &Info,
+        request: Option<&RequestHandle>,
+        context: usize,
+    ) -> Result<Arc<Self>>;
+    /// Tells the endpoint what its events name as their object. Called once, before anything can
+    /// be reported about it.
+    fn introduce(&self, object: usize) {
+        let _ = object;
+    }
 
     /// Binds the address vector; a second one is `EINVAL`.
     fn bind_av(self: &Arc<Self>, av: &Arc<Av>) -> Result<()>;
@@ -37,13 +62,45 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
     fn bind_cq(self: &Arc<Self>, cq: &Arc<Cq<Self>>, flags: Flags) -> Result<()>;
     /// Binds a counter for SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE (others `EBADFLAGS`).
     fn bind_counter(self: &Arc<Self>, counter: &Arc<Counter<Self>>, flags: Flags) -> Result<()>;
-    /// Binds an event queue.
+    /// Binds an event queue, instead of one bound before.
     fn bind_eq(self: &Arc<Self>, eq: &Arc<EventQueue>) -> Result<()>;
+    /// Binds a shared receive context, instead of a receive side of its own. `EINVAL` for a second
+    /// one, and where the info did not ask for it.
+    fn bind_shared_receive(self: &Arc<Self>, context: &Arc<Self::SharedReceive>) -> Result<()> {
+        let _ = context;
+        Err(Errno::EINVAL)
+    }
     /// Starts the endpoint; missing objects are `ENOAV`, `ENOCQ`. Enabling twice is harmless.
     fn enable(self: &Arc<Self>) -> Result<()>;
     /// Ends the endpoint: outstanding operations are dropped, queues and address vector released.
     /// Buffers may be reused when this returns.
     fn close(self: &Arc<Self>);
+
+    /// Asks the peer at this address for a connection, and enables the endpoint. The outcome is an
+    /// event: `Connected`, or an error with the peer's reasons. `EINVAL` for anything but the first
+    /// call, `ENOEQ` without an event queue.
+    ///
+    /// `data` goes to the peer with the request. The caller has checked that it is no longer than
+    /// the option `FI_OPT_CM_DATA_SIZE` says.
+    fn connect(self: &Arc<Self>, peer: &[u8], data: &[u8]) -> Result<()> {
+        let _ = (peer, data);
+        Err(Errno::ENOSYS)
+    }
+    /// Accepts the request that the endpoint was opened with, and enables the endpoint. The event
+    /// `Connected` follows. `EINVAL` without such a request and for a second call, `ENOEQ` without
+    /// an event queue. `data` as for [`Endpoint::connect`].
+    fn accept(self: &Arc<Self>, data: &[u8]) -> Result<()> {
+        let _ = data;
+        Err(Errno::ENOSYS)
+    }
+    /// Ends the connection, if there is one; the peer gets the event `Shutdown`.
+    fn shutdown(&self) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+    /// The connected peer's address, as `fi_getpeer` returns it; `ENOTCONN` if there is none.
+    fn peer_name(&self) -> Result<Vec<u8>> {
+        Err(Errno::ENOSYS)
+    }
 
     /// The local address in the endpoint's format, as `fi_getname` returns it.
     fn name(&self) -> Result<Vec<u8>>;
@@ -84,6 +141,11 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
     /// Cancels the operation with this context, if it is still waiting; `Ok` either way.
     fn cancel(&self, context: usize) -> Result<()>;
 
+    /// Whether progress of one endpoint is progress of both. Such endpoints have one descriptor
+    /// ([`Endpoint::wait_fd`]), and queues drive only one of them.
+    fn same_engine(&self, other: &Self) -> bool {
+        core::ptr::eq(self, other)
+    }
     /// Moves everything forward that can move without waiting.
     fn progress(&self);
     /// The same for the reader of `queue`: as long as the queue is empty, what completes for it may

@@ -1,9 +1,12 @@
-//! SETUP. Event queues: what happens to objects, one event per read (`fi_eq(3)`).
+//! PENDING. Event queues: what happens to objects, one event per read (`fi_eq(3)`).
 //!
 //! Events and errors share one order; an error at the head stops [`EventQueue::read`] until
 //! [`EventQueue::read_error`] has taken it. The queue grows as needed and drops nothing, so whoever
 //! pushes on behalf of a peer bounds what one peer can cause ([`EventQueue::pending`]).
+//!
+//! Connections make progress in here: whoever reads an empty queue drives what is bound to it.
 
+mod driven;
 mod event;
 
 use core::{
@@ -12,22 +15,38 @@ use core::{
 };
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    os::fd::{AsFd, RawFd},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use crate::{Errno, Result, flags::Flags};
+use crate::{
+    Errno, Result,
+    attr::WaitObj,
+    flags::Flags,
+    wait::{Deadline, sleep_on},
+};
+pub use driven::Drive;
+use driven::DrivenSet;
 pub use event::{ControlEvent, ErrorEvent, Event, RequestHandle};
 
-/// Called after something was queued, without any lock held.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
+/// What `fi_eq_open` takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EqAttr {
+    /// Entries to keep room for, a hint.
+    pub size: usize,
+    /// `WRITE` allows [`EventQueue::write`], `AFFINITY` means nothing here.
+    pub flags: Flags,
+    /// What to sleep on.
+    pub wait_obj: WaitObj,
+}
 
 /// An event queue, shared by the objects bound to it.
 pub struct EventQueue {
-    flags: Flags,
-    wake: Option<Wake>,
+    attr: EqAttr,
     /// Entries queued, so that polling an empty queue takes no lock. Written under the lock.
     len: AtomicUsize,
     state: Mutex<State>,
+    driven: DrivenSet,
 }
 
 #[derive(Default)]
@@ -55,43 +74,103 @@ impl Item {
 const RESERVE_LIMIT: usize = 1024;
 
 impl EventQueue {
-    /// Opens a queue. `size` is a hint; `WRITE` in `flags` allows [`EventQueue::write`]; other
-    /// flags than that and `AFFINITY` are `EBADFLAGS`.
-    pub fn open(size: usize, flags: Flags, wake: Option<Wake>) -> Result<Arc<Self>> {
-        if !(Flags::WRITE | Flags::AFFINITY).contains(flags) {
+    /// Opens a queue. Flags other than those of [`EqAttr`] are `EBADFLAGS`; wait sets and
+    /// mutex-condition pairs are `EINVAL`, as they are retired.
+    pub fn open(attr: &EqAttr) -> Result<Arc<Self>> {
+        if !(Flags::WRITE | Flags::AFFINITY).contains(attr.flags) {
             return Err(Errno::EBADFLAGS);
         }
-        let queue = VecDeque::with_capacity(size.min(RESERVE_LIMIT));
-        let state = Mutex::new(State { queue, ..State::default() });
-        Ok(Arc::new(Self { flags, wake, len: AtomicUsize::new(0), state }))
+        let queue = VecDeque::with_capacity(attr.size.min(RESERVE_LIMIT));
+        Ok(Arc::new(Self {
+            attr: *attr,
+            len: AtomicUsize::new(0),
+            state: Mutex::new(State { queue, ..State::default() }),
+            driven: DrivenSet::open(attr.wait_obj)?,
+        }))
     }
 
-    /// Takes the next event, or with `PEEK` a copy of it.
+    /// What the queue was opened with.
+    pub fn attr(&self) -> &EqAttr {
+        &self.attr
+    }
+
+    /// Takes the next event, or with `PEEK` a copy of it. Drives what is bound if there is none.
     ///
     /// `EAGAIN` if there is none, `EAVAIL` if an error comes first, `EBADFLAGS` for other flags.
     pub fn read(&self, flags: Flags) -> Result<Event> {
+        self.read_with(flags, |event| Ok(event.clone()))
+    }
+
+    /// As [`EventQueue::read`], for a reader that may refuse: if `take` fails, the event stays.
+    /// `take` must not use this queue.
+    pub fn read_with<R>(&self, flags: Flags, take: impl FnOnce(&Event) -> Result<R>) -> Result<R> {
         let keep = keeps(flags)?;
-        self.take(|queue| match queue.front() {
-            None => Err(Errno::EAGAIN),
-            Some(Item::Error(_)) => Err(Errno::EAVAIL),
-            Some(Item::Event(event)) if keep => Ok(event.clone()),
-            Some(Item::Event(_)) => match queue.pop_front() {
-                Some(Item::Event(event)) => Ok(event),
-                _ => Err(Errno::EAGAIN),
-            },
+        if self.is_empty() {
+            self.driven.drive();
+        }
+        self.take(keep, |head| match head {
+            Item::Event(event) => take(event),
+            Item::Error(_) => Err(Errno::EAVAIL),
         })
+    }
+
+    /// Reads, sleeping up to `timeout` milliseconds (negative: without end) for the first event.
+    /// `EAGAIN` on timeout and on a caught signal, `ENOSYS` without a wait object.
+    pub fn read_blocking(&self, flags: Flags, timeout: i32) -> Result<Event> {
+        self.read_blocking_with(flags, timeout, |event| Ok(event.clone()))
+    }
+
+    /// As [`EventQueue::read_blocking`], for a reader that may refuse, as in
+    /// [`EventQueue::read_with`].
+    pub fn read_blocking_with<R>(
+        &self,
+        flags: Flags,
+        timeout: i32,
+        mut take: impl FnMut(&Event) -> Result<R>,
+    ) -> Result<R> {
+        if self.attr.wait_obj == WaitObj::None {
+            return Err(Errno::ENOSYS);
+        }
+        let deadline = Deadline::from_millis(timeout);
+        loop {
+            match self.read_with(flags, &mut take) {
+                Err(Errno::EAGAIN) => {}
+                done => return done,
+            }
+            if deadline.passed() {
+                return Err(Errno::EAGAIN);
+            }
+            match self.driven.wait_set() {
+                None => std::thread::yield_now(),
+                Some(wait) if self.try_wait()? => sleep_on(wait.as_fd(), deadline)?,
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Prepares for sleeping on the descriptor (`fi_trywait`): `false` means read first.
+    pub fn try_wait(&self) -> Result<bool> {
+        if self.is_empty() {
+            self.driven.drive();
+        }
+        Ok(self.is_empty() && self.driven.arm()? && self.is_empty())
+    }
+
+    /// The descriptor to poll, `ENODATA` for a queue without one. It is readable as long as there
+    /// is something to read, or something bound has something to do.
+    pub fn wait_fd(&self) -> Result<RawFd> {
+        match (self.driven.wait_set(), self.attr.wait_obj) {
+            (Some(wait), WaitObj::Fd | WaitObj::PollFd) => Ok(wait.raw()),
+            _ => Err(Errno::ENODATA),
+        }
     }
 
     /// Takes the error at the head, or with `PEEK` a copy of it. `EAGAIN` if the head is none.
     pub fn read_error(&self, flags: Flags) -> Result<ErrorEvent> {
         let keep = keeps(flags)?;
-        self.take(|queue| match queue.front() {
-            Some(Item::Error(error)) if keep => Ok(error.clone()),
-            Some(Item::Error(_)) => match queue.pop_front() {
-                Some(Item::Error(error)) => Ok(error),
-                _ => Err(Errno::EAGAIN),
-            },
-            _ => Err(Errno::EAGAIN),
+        self.take(keep, |head| match head {
+            Item::Error(error) => Ok(error.clone()),
+            Item::Event(_) => Err(Errno::EAGAIN),
         })
     }
 
@@ -102,7 +181,7 @@ impl EventQueue {
         if !flags.is_empty() {
             return Err(Errno::EBADFLAGS);
         }
-        if !self.flags.contains(Flags::WRITE) {
+        if !self.attr.flags.contains(Flags::WRITE) {
             return Err(Errno::EINVAL);
         }
         self.push(Event::Raw { event, data: data.to_vec() });
@@ -127,7 +206,8 @@ impl EventQueue {
             .into_iter()
             .partition::<VecDeque<_>, _>(|item| item.object() == Some(object));
         state.queue = kept;
-        self.unlock(state);
+        self.changed(&state);
+        drop(state);
         // Only now: the end of a connection request may queue an event.
         drop(gone);
     }
@@ -151,7 +231,18 @@ impl EventQueue {
         }
         state.bound += 1;
         drop(state);
-        Ok(BoundEq(self.clone()))
+        Ok(BoundEq { queue: self.clone(), driven: None })
+    }
+
+    /// As [`EventQueue::bind`], and drives `object` whenever somebody waits for its events. Errors
+    /// of its descriptor are passed on.
+    ///
+    /// Objects with a common engine bind that, each for itself; it is driven once.
+    pub fn bind_driven(self: &Arc<Self>, object: Weak<dyn Drive>) -> Result<BoundEq> {
+        let mut bound = self.bind()?;
+        self.driven.attach(&object)?;
+        bound.driven = Some(object);
+        Ok(bound)
     }
 
     /// Ends the queue and drops what is in it. `EBUSY`, without effect, while objects are bound.
@@ -162,7 +253,8 @@ impl EventQueue {
         }
         state.closed = true;
         let gone = mem::take(&mut state.queue);
-        self.unlock(state);
+        self.changed(&state);
+        drop(state);
         drop(gone);
         Ok(())
     }
@@ -170,24 +262,25 @@ impl EventQueue {
     fn push_item(&self, item: Item) {
         let mut state = self.lock();
         if state.closed {
+            // Not under the lock: the end of a connection request may queue an event.
             drop(state);
             return;
         }
         state.queue.push_back(item);
-        self.unlock(state);
-        if let Some(wake) = &self.wake {
-            wake();
-        }
+        self.changed(&state);
     }
 
-    fn take<R>(&self, f: impl FnOnce(&mut VecDeque<Item>) -> Result<R>) -> Result<R> {
+    fn take<R>(&self, keep: bool, f: impl FnOnce(&Item) -> Result<R>) -> Result<R> {
         if self.is_empty() {
             return Err(Errno::EAGAIN);
         }
         let mut state = self.lock();
-        let taken = f(&mut state.queue);
-        self.unlock(state);
-        taken
+        let taken = f(state.queue.front().ok_or(Errno::EAGAIN)?)?;
+        let gone = if keep { None } else { state.queue.pop_front() };
+        self.changed(&state);
+        drop(state);
+        drop(gone);
+        Ok(taken)
     }
 
     // A panic cannot leave the queue half changed, so a poisoned lock is as good as any.
@@ -195,9 +288,17 @@ impl EventQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unlock(&self, state: MutexGuard<'_, State>) {
+    /// Publishes the length; the signal is readable exactly while the queue is not empty, so that
+    /// of many sleepers none misses what another has left.
+    fn changed(&self, state: &MutexGuard<'_, State>) {
+        let len = state.queue.len();
         // Release: pairs with the Acquire in `is_empty`.
-        self.len.store(state.queue.len(), Ordering::Release);
+        let before = self.len.swap(len, Ordering::Release);
+        match (self.driven.signal(), before, len) {
+            (Some(signal), 0, 1..) => signal.set(),
+            (Some(signal), 1.., 0) => signal.clear(),
+            _ => {}
+        }
     }
 }
 
@@ -212,29 +313,42 @@ fn keeps(flags: Flags) -> Result<bool> {
 impl fmt::Debug for EventQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventQueue")
-            .field("flags", &self.flags)
+            .field("attr", &self.attr)
             .field("len", &self.len)
             .finish_non_exhaustive()
     }
 }
 
 /// An event queue in use by an object.
-#[derive(Debug)]
-pub struct BoundEq(Arc<EventQueue>);
+pub struct BoundEq {
+    queue: Arc<EventQueue>,
+    driven: Option<Weak<dyn Drive>>,
+}
+
+impl fmt::Debug for BoundEq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BoundEq").field(&self.queue).finish()
+    }
+}
 
 impl core::ops::Deref for BoundEq {
     type Target = Arc<EventQueue>;
     fn deref(&self) -> &Arc<EventQueue> {
-        &self.0
+        &self.queue
     }
 }
 
 impl Drop for BoundEq {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        if let Some(object) = &self.driven {
+            self.queue.driven.detach(object);
+        }
+        let mut state = self.queue.lock();
         state.bound = state.bound.saturating_sub(1);
     }
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, not(loom)))]
+mod waiting_tests;

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Errno, Result,
-    api::Endpoint,
+    api::{Endpoint, NoSharedReceive},
     attr::{EpType, Info},
     av::Av,
     bindings::Bindings,
@@ -16,7 +16,7 @@ use crate::{
     discovery::Names,
     domain::Domain,
     engine::{Engine, Limits, Stats},
-    eq::EventQueue,
+    eq::{EventQueue, RequestHandle},
     flags::{Flags, Order},
     lock::{Access, Guarded, Lock},
     log::Subsys,
@@ -112,8 +112,17 @@ fn check(info: &Info, caps: Flags) -> Result<()> {
 
 impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
     type Lock = L;
+    type SharedReceive = NoSharedReceive;
 
-    fn open(domain: &Arc<Domain>, info: &Info, _context: usize) -> Result<Arc<Self>> {
+    fn open(
+        domain: &Arc<Domain>,
+        info: &Info,
+        request: Option<&RequestHandle>,
+        _context: usize,
+    ) -> Result<Arc<Self>> {
+        if request.is_some() {
+            return Err(Errno::EINVAL);
+        }
         check(info, W::CAPS)?;
         let (tx, rx) = (info.tx.as_ref(), info.rx.as_ref());
         let sizes = Sizes::of(info, SIZES);

@@ -123,6 +123,7 @@ fn write_offers(offers: &[Offer]) -> Result<*mut fi_info> {
     for offer in offers {
         // SAFETY: the list has an info for each offer, complete and still private.
         let raw = unsafe { &mut *next };
+        raw.handle = offer.handle;
         // SAFETY: an attribute struct is null or part of the info.
         if let Some(fabric) = unsafe { raw.fabric_attr.as_mut() } {
             fabric.fabric = offer.fabric;

@@ -10,7 +10,7 @@ use fabric_core::{
 };
 
 use crate::{
-    abi::fid::{fid_domain, fid_fabric},
+    abi::fid::{fid, fid_domain, fid_fabric},
     info::Hints,
     opened, provider,
     shim::{fabric, no_flags},
@@ -25,6 +25,8 @@ pub struct Offer {
     pub fabric: *mut fid_fabric,
     /// The domain in question.
     pub domain: *mut fid_domain,
+    /// The connection request or passive endpoint of the hints, passed on unseen.
+    pub handle: *mut fid,
 }
 
 /// Lists what matches `hints`, best first. An empty list is never returned: no match is
@@ -46,12 +48,13 @@ pub fn getinfo(
 
     let null = (core::ptr::null_mut(), core::ptr::null_mut());
     let (fabric, domain) = hints.map_or(null, |hints| (hints.fabric, hints.domain));
+    let handle = hints.map_or(core::ptr::null_mut(), |hints| hints.handle);
     let offers: Vec<Offer> = found
         .into_iter()
         .filter_map(|info| {
             let fabric = opened::fabric(&info, fabric).ok()?;
             let domain = opened::domain(&info, domain).ok()?;
-            Some(Offer { info, fabric, domain })
+            Some(Offer { info, fabric, domain, handle })
         })
         .collect();
     if offers.is_empty() { Err(Errno::ENODATA) } else { Ok(offers) }

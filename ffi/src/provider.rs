@@ -16,7 +16,7 @@ use provider_tcp::TcpSource;
 use provider_verbs::VerbsSource;
 
 use crate::{
-    abi::fid::fid_domain,
+    abi::fid::{fid_domain, fid_pep},
     shim::{
         domain,
         payload::FabricObject,
@@ -45,6 +45,8 @@ pub struct Objects {
     pub addresses: &'static dyn AddressFormat,
     /// Opens a domain whose objects have the locks that its attributes call for.
     pub open_domain: OpenDomain,
+    /// Opens a passive endpoint; `None` for a provider without connections.
+    pub open_passive: Option<OpenPassive>,
     /// `fi_trywait` on its queues and counters, one for each endpoint type.
     pub try_wait: &'static [TryWait],
 }
@@ -58,6 +60,9 @@ impl core::fmt::Debug for Objects {
 /// Opens a domain of a fabric with the attributes of an info and the application's context.
 pub type OpenDomain = fn(&Arc<FabricObject>, &Info, *mut c_void) -> Result<*mut fid_domain>;
 
+/// Opens a passive endpoint of a fabric, as [`OpenDomain`]; `shim::pep::open` of the provider's type.
+pub type OpenPassive = fn(&Arc<FabricObject>, &Info, *mut c_void) -> Result<*mut fid_pep>;
+
 /// All of them.
 pub static PROVIDERS: [Provider; 3] = [
     Provider { source: &VerbsSource, objects: None },
@@ -66,6 +71,7 @@ pub static PROVIDERS: [Provider; 3] = [
         objects: Some(Objects {
             addresses: &ShmAddresses,
             open_domain: open_shm,
+            open_passive: None,
             try_wait: &[
                 try_wait_queue::<ShmEndpoint<NoLock>>,
                 try_wait_queue::<ShmEndpoint<SafeLock>>,

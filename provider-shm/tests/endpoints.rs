@@ -50,7 +50,7 @@ impl Node {
             ..Info::default()
         };
         let domain = Domain::open(&info).unwrap();
-        let ep = Ep::open(&domain, &info, 0).unwrap();
+        let ep = Ep::open(&domain, &info, None, 0).unwrap();
         let attr = CqAttr { format: CqFormat::Tagged, ..CqAttr::default() };
         let cq = Cq::open(&attr).unwrap();
         let av = Av::open(AvType::Table, 0, Flags::empty(), &ShmAddresses).unwrap();
@@ -291,7 +291,7 @@ fn an_endpoint_is_not_what_was_never_offered() {
     let open = |ep_type: u32, caps: Flags| {
         let ep = EpAttr { ep_type, ..EpAttr::default() };
         let info = Info { caps, ep: Some(ep), ..Info::default() };
-        Ep::open(&node.domain, &info, 0).map(drop)
+        Ep::open(&node.domain, &info, None, 0).map(drop)
     };
     for ep_type in [EpType::Msg as u32, EpType::Dgram as u32, 77] {
         assert_eq!(open(ep_type, Flags::MSG), Err(Errno::EINVAL));

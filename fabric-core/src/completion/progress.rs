@@ -18,10 +18,49 @@ use crate::{
 
 /// Endpoints bound to one queue or counter.
 pub struct ProgressSet<E: Endpoint> {
-    endpoints: <E::Lock as Lock>::Cell<Vec<Arc<E>>>,
+    members: <E::Lock as Lock>::Cell<Members<E>>,
     wait_obj: WaitObj,
     /// The owner's signal and the endpoints' descriptors, if threads may sleep on them.
     wait: Option<WaitSet>,
+}
+
+struct Members<E> {
+    /// One endpoint of each engine: what is driven, armed and watched.
+    drivers: Vec<Arc<E>>,
+    /// The other endpoints of the same engines.
+    passengers: Vec<Arc<E>>,
+}
+
+impl<E: Endpoint> Members<E> {
+    fn contains(&self, endpoint: &Arc<E>) -> bool {
+        self.drivers.iter().chain(&self.passengers).any(|e| Arc::ptr_eq(e, endpoint))
+    }
+
+    /// Adds an endpoint once; whether it drives an engine that nothing has driven before.
+    fn add(&mut self, endpoint: &Arc<E>) -> bool {
+        if self.contains(endpoint) {
+            return false;
+        }
+        let drives = !self.drivers.iter().any(|e| e.same_engine(endpoint));
+        let list = if drives { &mut self.drivers } else { &mut self.passengers };
+        list.push(endpoint.clone());
+        drives
+    }
+
+    /// Removes an endpoint; whether its engine is driven no more. Another endpoint of the engine
+    /// takes its place.
+    fn remove(&mut self, endpoint: &Arc<E>) -> bool {
+        self.passengers.retain(|e| !Arc::ptr_eq(e, endpoint));
+        let Some(at) = self.drivers.iter().position(|e| Arc::ptr_eq(e, endpoint)) else {
+            return false;
+        };
+        let Some(next) = self.passengers.iter().position(|e| e.same_engine(endpoint)) else {
+            self.drivers.remove(at);
+            return true;
+        };
+        self.drivers[at] = self.passengers.swap_remove(next);
+        false
+    }
 }
 
 impl<E: Endpoint> fmt::Debug for ProgressSet<E> {
@@ -43,35 +82,42 @@ impl<E: Endpoint> ProgressSet<E> {
             }
             WaitObj::Set | WaitObj::MutexCond => return Err(Errno::EINVAL),
         };
-        Ok((Self { endpoints: Guarded::new(Vec::new()), wait_obj, wait }, signal))
+        let members = Members { drivers: Vec::new(), passengers: Vec::new() };
+        Ok((Self { members: Guarded::new(members), wait_obj, wait }, signal))
     }
 
     /// Adds an endpoint once.
     pub fn attach(&self, endpoint: &Arc<E>) -> Result<()> {
-        if let Some(wait) = &self.wait {
+        // Asked before anything changes, so that a failure leaves nothing behind.
+        let fd = self.wait.as_ref().map(|_| endpoint.wait_fd()).transpose()?;
+        let mut members = self.members.lock();
+        let drives = members.add(endpoint);
+        if let (Some(wait), Some(fd), true) = (&self.wait, fd, drives) {
             // SAFETY: the endpoint keeps its wait descriptor open as long as it lives, and it is
             // detached before it ends.
-            wait.add(unsafe { BorrowedFd::borrow_raw(endpoint.wait_fd()?) }, 1)?;
-        }
-        let mut set = self.endpoints.lock();
-        if !set.iter().any(|e| Arc::ptr_eq(e, endpoint)) {
-            set.push(endpoint.clone());
+            let added = wait.add(unsafe { BorrowedFd::borrow_raw(fd) }, 1);
+            if added.is_err() {
+                members.remove(endpoint);
+            }
+            return added;
         }
         Ok(())
     }
 
-    /// Removes an endpoint.
+    /// Removes an endpoint. Its engine is driven on if others of its endpoints are here.
     pub fn detach(&self, endpoint: &Arc<E>) {
-        if let (Some(wait), Ok(fd)) = (&self.wait, endpoint.wait_fd()) {
+        let fd = self.wait.as_ref().and_then(|_| endpoint.wait_fd().ok());
+        let mut members = self.members.lock();
+        let gone = members.remove(endpoint);
+        if let (Some(wait), Some(fd), true) = (&self.wait, fd, gone) {
             // SAFETY: as in `attach`; the endpoint is alive, it is our argument.
             wait.remove(unsafe { BorrowedFd::borrow_raw(fd) });
         }
-        self.endpoints.lock().retain(|e| !Arc::ptr_eq(e, endpoint));
     }
 
     /// Whether any endpoint is bound.
     pub fn is_empty(&self) -> bool {
-        self.endpoints.lock().is_empty()
+        self.members.lock().drivers.is_empty()
     }
 
     /// What to sleep on; `None` where threads can only look again after a while.
@@ -87,25 +133,25 @@ impl<E: Endpoint> ProgressSet<E> {
         }
     }
 
-    /// Moves all of them forward.
+    /// Moves all of them forward, each engine once.
     #[inline]
     pub fn progress(&self) {
-        for endpoint in self.endpoints.lock().iter() {
+        for endpoint in self.members.lock().drivers.iter() {
             endpoint.progress();
         }
     }
 
-    /// Moves all of them forward; what completes for `queue` may go straight to `out`.
+    /// Moves all of them forward, each engine once; what completes for `queue` may go straight to `out`.
     #[inline]
     pub fn progress_into(&self, queue: &CompletionQueue<E::Lock>, out: &mut EntryBuf) {
-        for endpoint in self.endpoints.lock().iter() {
+        for endpoint in self.members.lock().drivers.iter() {
             endpoint.progress_into(queue, out);
         }
     }
 
     /// Arms all of them; `false` as soon as one has something to do.
     pub fn arm(&self) -> Result<bool> {
-        for endpoint in self.endpoints.lock().iter() {
+        for endpoint in self.members.lock().drivers.iter() {
             if !endpoint.arm()? {
                 return Ok(false);
             }
@@ -113,3 +159,6 @@ impl<E: Endpoint> ProgressSet<E> {
         Ok(true)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

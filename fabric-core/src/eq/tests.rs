@@ -4,7 +4,7 @@ use crate::attr::Info;
 const NONE: Flags = Flags::empty();
 
 fn open(flags: Flags) -> Arc<EventQueue> {
-    EventQueue::open(usize::MAX, flags, None).unwrap()
+    EventQueue::open(&EqAttr { size: usize::MAX, flags, ..EqAttr::default() }).unwrap()
 }
 
 fn done(object: usize) -> Event {
@@ -55,7 +55,8 @@ fn an_error_stops_events_behind_it() {
 #[test]
 fn application_events() {
     assert_eq!(open(NONE).write(100, b"x", NONE), Err(Errno::EINVAL));
-    assert_eq!(EventQueue::open(0, Flags::PEEK, None).unwrap_err(), Errno::EBADFLAGS);
+    let attr = EqAttr { flags: Flags::PEEK, ..EqAttr::default() };
+    assert_eq!(EventQueue::open(&attr).unwrap_err(), Errno::EBADFLAGS);
     let eq = open(Flags::WRITE);
     assert_eq!(eq.write(u32::MAX, b"xyz", NONE), Ok(3));
     assert_eq!(eq.write(0, b"", NONE), Ok(0));
@@ -67,7 +68,7 @@ fn application_events() {
 
 #[test]
 fn grows_beyond_its_size() {
-    let eq = EventQueue::open(1, NONE, None).unwrap();
+    let eq = EventQueue::open(&EqAttr { size: 1, ..EqAttr::default() }).unwrap();
     for object in 0..5000 {
         eq.push(done(object));
     }
@@ -116,25 +117,6 @@ fn dropped_requests_may_queue_events() {
     eq.push(request(1, Arc::new(Talkative(eq.clone()))));
     eq.close().unwrap();
     assert!(eq.is_empty(), "nothing is queued after the end");
-}
-
-#[test]
-fn wakes_after_every_push() {
-    let calls = Arc::new(AtomicUsize::new(0));
-    let wake: Wake = {
-        let calls = calls.clone();
-        Arc::new(move || {
-            calls.fetch_add(1, Ordering::Relaxed);
-        })
-    };
-    let eq = EventQueue::open(4, Flags::WRITE, Some(wake)).unwrap();
-    eq.push(done(1));
-    eq.push_error(ErrorEvent::new(1, 0, Errno::EIO));
-    eq.write(1, b"", NONE).unwrap();
-    eq.forget(1);
-    eq.close().unwrap();
-    eq.push(done(1));
-    assert_eq!(calls.load(Ordering::Relaxed), 3);
 }
 
 #[test]

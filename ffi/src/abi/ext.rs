@@ -155,6 +155,13 @@ c_struct! {
     }
 }
 
+c_struct! {
+    /// A connection request: what `fi_info.handle` points to.
+    pub struct fid_connreq {
+        pub fid: fid,
+    }
+}
+
 const _: () = assert!(size_of::<fi_provider>() == 72);
 const _: () = assert!(size_of::<fi_ops_log>() == 32);
 const _: () = assert!(size_of::<fi_ops_mem_monitor>() == 48);

@@ -11,7 +11,7 @@ mod read;
 mod write;
 
 pub use dup::{dup, free};
-pub use read::{Hints, read_fabric};
+pub use read::{Hints, read_fabric, read_rx};
 pub use write::write_list;
 
 /// Longest address or authorisation key that is accepted from an application.

@@ -111,7 +111,8 @@ fn read_tx(raw: &fi_tx_attr) -> TxAttr {
     }
 }
 
-fn read_rx(raw: &fi_rx_attr) -> RxAttr {
+/// Receive attributes.
+pub fn read_rx(raw: &fi_rx_attr) -> RxAttr {
     RxAttr {
         caps: Flags::from_bits_retain(raw.caps),
         mode: Mode::from_bits_retain(raw.mode),

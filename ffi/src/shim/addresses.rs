@@ -9,11 +9,15 @@ use core::ffi::c_char;
 
 use fabric_core::{
     Errno, Result,
+    attr::addr_format,
     av::{AddressFormat, FamilyLen},
 };
 
 /// Longest text that is taken for an address, terminator included.
 const MAX_TEXT: usize = 256;
+
+/// Bytes of `struct sockaddr_ib`.
+const SOCKADDR_IB_LEN: usize = 48;
 
 /// Walks an array of addresses.
 pub(super) struct Addresses {
@@ -80,6 +84,50 @@ impl Addresses {
         self.next = unsafe { self.next.add(len) };
         Ok(address)
     }
+}
+
+/// The one address at `addr`, whose length its format tells.
+///
+/// `EINVAL` for null, for a text without end, and where the length cannot be told.
+///
+/// # Safety
+/// `addr` is null or an address of this format, which stays as it is while the result is in use.
+pub(super) unsafe fn one<'a>(
+    addr: *const u8,
+    addr_format: u32,
+    own: &dyn AddressFormat,
+) -> Result<&'a [u8]> {
+    if addr.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    let len = match addr_format {
+        addr_format::SOCKADDR_IN => size_of::<libc::sockaddr_in>(),
+        addr_format::SOCKADDR_IN6 => size_of::<libc::sockaddr_in6>(),
+        addr_format::SOCKADDR_IB => SOCKADDR_IB_LEN,
+        addr_format::SOCKADDR => {
+            // SAFETY: every socket address starts with its family.
+            match i32::from(unsafe { addr.cast::<libc::sa_family_t>().read_unaligned() }) {
+                libc::AF_INET => size_of::<libc::sockaddr_in>(),
+                libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
+                libc::AF_IB => SOCKADDR_IB_LEN,
+                _ => return Err(Errno::EINVAL),
+            }
+        }
+        addr_format::STR => {
+            // SAFETY: the caller's promise; no byte behind the terminator is read.
+            let text = unsafe { libc::strnlen(addr.cast::<c_char>(), MAX_TEXT) };
+            if text == MAX_TEXT {
+                return Err(Errno::EINVAL);
+            }
+            text + 1
+        }
+        format if format == addr_format::UNSPEC || format == own.addr_format() => {
+            own.addr_len().ok_or(Errno::EINVAL)?
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    // SAFETY: the caller's promise, or `strnlen` has seen these bytes.
+    Ok(unsafe { core::slice::from_raw_parts(addr, len) })
 }
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ use fabric_core::{
     api::Endpoint,
     flags::Flags,
     mem::IOV_LIMIT,
-    op::{IoVec, RmaIov, TxMeta},
+    op::{IoVec, RecvOp, RmaIov, TxMeta},
 };
 
 use super::payload::EpObject;
 use crate::{
     abi::{constants::fi_addr_t, fid::fid_ep, iovec, msg::fi_rma_iov},
-    object::call_target,
+    object::{CObject, call_target},
     panic::guard,
 };
 
@@ -28,12 +28,50 @@ pub(super) unsafe fn call<E: Endpoint>(
     ep: *mut fid_ep,
     body: impl FnOnce(&E) -> Result<()>,
 ) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe { receive(ep, |target: &EpObject<E>| body(&target.ep)) }
+}
+
+/// What receives are posted to: an endpoint, or a context that endpoints share.
+pub(super) trait Receiver: CObject<Head = fid_ep> {
+    /// Flags of receive calls that carry none.
+    fn op_flags(&self) -> Flags;
+
+    /// Posts a receive.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::recv`].
+    unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<()>;
+}
+
+impl<E: Endpoint> Receiver for EpObject<E> {
+    #[inline]
+    fn op_flags(&self) -> Flags {
+        self.ep.rx_op_flags()
+    }
+
+    #[inline]
+    unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.ep.recv(op) }
+    }
+}
+
+/// As [`call`], for receives.
+///
+/// # Safety
+/// As for [`call`], with a slot of a table that only objects of type `T` carry.
+#[inline(always)]
+pub(super) unsafe fn receive<T: Receiver>(
+    target: *mut fid_ep,
+    body: impl FnOnce(&T) -> Result<()>,
+) -> isize {
     guard(|| {
-        if ep.is_null() {
+        if target.is_null() {
             return Errno::EINVAL.to_c();
         }
         // SAFETY: the caller's promise.
-        match unsafe { call_target::<EpObject<E>>(ep) }.and_then(|target| body(&target.ep)) {
+        match unsafe { call_target::<T>(target) }.and_then(body) {
             Ok(()) => 0,
             Err(errno) => errno.to_c(),
         }

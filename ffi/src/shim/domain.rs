@@ -11,7 +11,7 @@ use fabric_core::{Errno, Result, api::Endpoint, av::AddressFormat, domain::Domai
 use super::{
     av, cntr, cq, ep, mr, open_into,
     payload::{DomainObject, EqObject, FabricObject},
-    query, table,
+    query, srx, table,
 };
 use crate::{
     abi::{
@@ -19,7 +19,7 @@ use crate::{
         attr::{fi_av_attr, fi_cntr_attr, fi_cq_attr},
         constants::{FI_CLASS_DOMAIN, FI_MAP_RAW_MR, FI_UNMAP_KEY},
         fid::{fi_ops, fid, fid_av, fid_cntr, fid_cq, fid_domain, fid_ep},
-        info::fi_info,
+        info::{fi_info, fi_rx_attr},
         ops::fi_ops_domain,
     },
     object::{self, CObject, from_fid},
@@ -43,13 +43,14 @@ impl<E: Endpoint> Tables<E> {
         ..fi_ops::UNSUPPORTED
     };
 
-    /// Scalable endpoints, poll sets, shared contexts and collectives are not supported.
+    /// Scalable endpoints, poll sets, shared transmit contexts and collectives are not supported.
     const OPS: &fi_ops_domain = &fi_ops_domain {
         av_open: av_open::<E>,
         cq_open: cq_open::<E>,
         endpoint: endpoint::<E>,
         endpoint2: endpoint2::<E>,
         cntr_open: cntr_open::<E>,
+        srx_ctx: srx_ctx::<E>,
         query_atomic: query::query_atomic::<E>,
         ..fi_ops_domain::UNSUPPORTED
     };
@@ -163,6 +164,16 @@ unsafe extern "C" fn cntr_open<E: Endpoint>(
 ) -> c_int {
     // SAFETY: the call came through a domain's table; attributes and room are the caller's.
     guard(|| unsafe { open_into(cntr, || cntr::open(&*shared::<E>(domain)?, attr, context)) })
+}
+
+unsafe extern "C" fn srx_ctx<E: Endpoint>(
+    domain: *mut fid_domain,
+    attr: *mut fi_rx_attr,
+    rx_ep: *mut *mut fid_ep,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the call came through a domain's table; attributes and room are the caller's.
+    guard(|| unsafe { open_into(rx_ep, || srx::open::<E>(&shared::<E>(domain)?, attr, context)) })
 }
 
 unsafe extern "C" fn endpoint<E: Endpoint>(

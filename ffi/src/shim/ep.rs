@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use core::ffi::{c_int, c_void};
 
-use fabric_core::{Errno, Result, api::Endpoint, flags::Flags};
+use fabric_core::{Errno, Result, api::Endpoint, flags::Flags, log::Subsys};
 
 use super::{
-    atomic, cm, collective, msg, no_flags,
-    payload::{AvObject, CntrObject, CqObject, DomainObject, EpObject, EqObject},
+    atomic, cm, collective, connreq, msg, no_flags, options,
+    payload::{AvObject, CntrObject, CqObject, DomainObject, EpObject, EqObject, SrxObject},
     rma, table, tagged,
 };
 use crate::{
     abi::{
         Plain,
         constants::{
-            FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EP, FI_CLASS_EQ, FI_ENABLE,
-            FI_OPT_ENDPOINT,
+            FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EP, FI_CLASS_EQ, FI_CLASS_SRX_CTX,
+            FI_ENABLE,
         },
         fid::{fi_ops, fid, fid_ep},
         info::fi_info,
         ops::fi_ops_ep,
     },
-    info::{Hints, MAX_BYTES},
+    info::Hints,
     node::Node,
     object::{self, CObject, Shell, from_fid},
     panic::{guard, status},
@@ -49,10 +49,27 @@ pub unsafe fn open<E: Endpoint>(
     let node = Node::of(domain.sizing());
     // SAFETY: the caller's promise.
     let hints = unsafe { Hints::read(info, node, domain.domain.api_version()) }?;
-    let info = hints.ok_or(Errno::EINVAL)?.info;
-    let ep = E::open(&domain.domain, &info, context.addr())?;
-    let payload = Arc::new(EpObject { ep, domain: domain.domain.clone() });
-    Ok(object::open(payload, context, head::<E>()))
+    let hints = hints.ok_or(Errno::EINVAL)?;
+    let request = match hints.handle.is_null() {
+        true => None,
+        false => Some(connreq::find(hints.handle).inspect_err(|errno| {
+            let provider = domain.provider();
+            fabric_core::warn!(
+                provider,
+                Subsys::EpCtrl,
+                "info.handle: no open connection request or passive endpoint: {errno}"
+            );
+        })?),
+    };
+    let handle = request.as_ref().map(|found| &found.request);
+    let ep = E::open(&domain.domain, &hints.info, handle, context.addr())?;
+    let object = EpObject::new(ep.clone(), domain.clone(), hints.info.addr_format);
+    let opened = object::open(Arc::new(object), context, head::<E>());
+    ep.introduce(opened.expose_provenance());
+    if let Some(request) = request {
+        request.consume();
+    }
+    Ok(opened)
 }
 
 fn head<E: Endpoint>() -> fid_ep {
@@ -101,18 +118,31 @@ unsafe extern "C" fn close<E: Endpoint>(fid: *mut fid) -> c_int {
     guard(|| {
         // SAFETY: C passes null or an object that nobody else closes now.
         let object = unsafe { shell::<E>(fid) }.and_then(Shell::retire);
-        status(object.map(|object| object.ep.close()))
+        status(object.map(|object| {
+            object.ep.close();
+            let bound = core::mem::take(&mut *object.bound());
+            bound.eqs.iter().for_each(|eq| eq.forget(fid.addr()));
+        }))
     })
 }
 
 unsafe extern "C" fn bind<E: Endpoint>(fid: *mut fid, bound: *mut fid, flags: u64) -> c_int {
-    // SAFETY: C passes null or objects that it does not close during the call.
-    unsafe { on::<E>(fid, |ep| bind_object(ep, bound, Flags::from_bits_retain(flags))) }
+    // C passes null or objects that it does not close during the call.
+    guard(|| {
+        let flags = Flags::from_bits_retain(flags);
+        // SAFETY: see above.
+        status(unsafe { shell::<E>(fid).and_then(|it| bind_object(it.payload()?, bound, flags)) })
+    })
 }
 
 /// # Safety
 /// As for [`from_fid`], of `bound`.
-unsafe fn bind_object<E: Endpoint>(ep: &Arc<E>, bound: *mut fid, flags: Flags) -> Result<()> {
+unsafe fn bind_object<E: Endpoint>(
+    object: &EpObject<E>,
+    bound: *mut fid,
+    flags: Flags,
+) -> Result<()> {
+    let ep = &object.ep;
     if bound.is_null() || !bound.is_aligned() {
         return Err(Errno::EINVAL);
     }
@@ -127,11 +157,23 @@ unsafe fn bind_object<E: Endpoint>(ep: &Arc<E>, bound: *mut fid, flags: Flags) -
             let counter = unsafe { from_fid::<CntrObject<E>>(bound) }?;
             ep.bind_counter(&counter.payload()?.counter, flags)
         }
-        FI_CLASS_AV | FI_CLASS_EQ if !flags.is_empty() => Err(Errno::EBADFLAGS),
+        FI_CLASS_AV | FI_CLASS_EQ | FI_CLASS_SRX_CTX if !flags.is_empty() => Err(Errno::EBADFLAGS),
         // SAFETY: the caller's promise.
         FI_CLASS_AV => ep.bind_av(&unsafe { from_fid::<AvObject>(bound) }?.payload()?.av),
-        // SAFETY: the caller's promise.
-        FI_CLASS_EQ => ep.bind_eq(&unsafe { from_fid::<EqObject>(bound) }?.payload()?.eq),
+        FI_CLASS_EQ => {
+            // SAFETY: the caller's promise.
+            let eq = &unsafe { from_fid::<EqObject>(bound) }?.payload()?.eq;
+            ep.bind_eq(eq)?;
+            object.bound().eqs.push(eq.clone());
+            Ok(())
+        }
+        FI_CLASS_SRX_CTX => {
+            // SAFETY: the caller's promise.
+            let srx = unsafe { from_fid::<SrxObject<E>>(bound) }?.share()?;
+            ep.bind_shared_receive(&srx.srx)?;
+            object.bound().srx = Some(srx.uses());
+            Ok(())
+        }
         _ => Err(Errno::EINVAL),
     }
 }
@@ -161,24 +203,8 @@ unsafe extern "C" fn getopt<E: Endpoint>(
     optval: *mut c_void,
     optlen: *mut usize,
 ) -> c_int {
-    let run = |ep: &Arc<E>| {
-        if level != FI_OPT_ENDPOINT {
-            return Err(Errno::ENOPROTOOPT);
-        }
-        let value = ep.option(optname)?;
-        // SAFETY: C passes null or the length of its buffer.
-        let len = unsafe { optlen.as_mut() }.ok_or(Errno::EINVAL)?;
-        let room = core::mem::replace(len, value.len());
-        if room < value.len() {
-            return Err(Errno::ETOOSMALL);
-        }
-        if optval.is_null() {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: C passes a buffer of the length it named, which is long enough.
-        unsafe { core::ptr::copy_nonoverlapping(value.as_ptr(), optval.cast(), value.len()) };
-        Ok(())
-    };
+    // SAFETY: C passes a buffer of the length that it names.
+    let run = |ep: &Arc<E>| unsafe { options::get(level, optval, optlen, || ep.option(optname)) };
     // SAFETY: C passes null or an object that it does not close during the call.
     unsafe { on(fid, run) }
 }
@@ -190,18 +216,9 @@ unsafe extern "C" fn setopt<E: Endpoint>(
     optval: *const c_void,
     optlen: usize,
 ) -> c_int {
-    let run = |ep: &Arc<E>| {
-        if level != FI_OPT_ENDPOINT {
-            return Err(Errno::ENOPROTOOPT);
-        }
-        // An option that does not exist is that first of all, so its value is not looked at here.
-        let value: &[u8] = if optval.is_null() || optlen > MAX_BYTES {
-            &[]
-        } else {
-            // SAFETY: C passes a value of this length.
-            unsafe { core::slice::from_raw_parts(optval.cast(), optlen) }
-        };
-        ep.set_option(optname, value)
+    // SAFETY: C passes a value of this length.
+    let run = |ep: &Arc<E>| unsafe {
+        options::set(level, optval, optlen, |value| ep.set_option(optname, value))
     };
     // SAFETY: C passes null or an object that it does not close during the call.
     unsafe { on(fid, run) }

@@ -1,21 +1,19 @@
 //! PENDING. Event queues: `fi_ops_eq`.
 
 use core::ffi::{c_int, c_void};
-use std::{
-    os::fd::{AsFd, AsRawFd},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fabric_core::{
     Errno, Result,
     attr::{Version, WaitObj},
-    eq::{ControlEvent, ErrorEvent, Event, EventQueue, Wake},
+    eq::{EqAttr, ErrorEvent, Event, EventQueue},
     flags::Flags,
     log::Subsys,
-    wait::{Deadline, Signal, sleep_on},
 };
 
 use super::{
+    connreq,
+    eq_entry::{self, Entry},
     error::{self, strerror},
     payload::{EqObject, FabricObject},
     signed, table, wait,
@@ -25,7 +23,7 @@ use crate::{
         Plain,
         attr::fi_eq_attr,
         constants::FI_CLASS_EQ,
-        event::{fi_eq_cm_entry, fi_eq_entry, fi_eq_err_entry},
+        event::fi_eq_err_entry,
         fid::{fi_ops, fid, fid_eq},
         ops::fi_ops_eq,
     },
@@ -63,63 +61,13 @@ pub(super) unsafe fn open(
     // SAFETY: the caller passes attributes, whose struct never grew.
     let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
     let wait_obj = WaitObj::from_raw(attr.wait_obj).ok_or(Errno::EINVAL)?;
-    let signal = match wait_obj {
-        WaitObj::None | WaitObj::Yield => None,
-        WaitObj::Unspec | WaitObj::Fd | WaitObj::PollFd => Some(Arc::new(Signal::new()?)),
-        WaitObj::Set | WaitObj::MutexCond => return Err(Errno::EINVAL),
-    };
-    let wake = signal.clone().map(|signal| -> Wake { Arc::new(move || signal.set()) });
-    let eq = EventQueue::open(attr.size, Flags::from_bits_retain(attr.flags), wake)?;
+    let flags = Flags::from_bits_retain(attr.flags);
+    let eq = EventQueue::open(&EqAttr { size: attr.size, flags, wait_obj })?;
     let mut head = fid_eq::zeroed();
     head.fid.ops = table(FID);
     head.ops = table(OPS);
-    let object = EqObject {
-        eq,
-        fabric: fabric.child(),
-        wait_obj,
-        signal,
-        error_data: Mutex::new(Arc::default()),
-    };
+    let object = EqObject { eq, fabric: fabric.child(), error_data: Mutex::new(Arc::default()) };
     Ok(object::open(Arc::new(object), context, head))
-}
-
-impl EqObject {
-    /// Prepares for sleeping: `false` if there is something to read.
-    pub(super) fn try_wait(&self) -> bool {
-        if let Some(signal) = &self.signal {
-            // Before the look: what comes after it makes the signal readable again.
-            signal.clear();
-        }
-        self.eq.is_empty()
-    }
-
-    fn wait_fd(&self) -> Result<c_int> {
-        match (&self.signal, self.wait_obj) {
-            (Some(signal), WaitObj::Fd | WaitObj::PollFd) => Ok(signal.as_fd().as_raw_fd()),
-            _ => Err(Errno::ENODATA),
-        }
-    }
-
-    fn read_blocking(&self, timeout: c_int, flags: Flags) -> Result<Event> {
-        if self.wait_obj == WaitObj::None {
-            return Err(Errno::ENOSYS);
-        }
-        let deadline = Deadline::from_millis(timeout);
-        loop {
-            match self.eq.read(flags) {
-                Err(Errno::EAGAIN) => {}
-                done => return done,
-            }
-            if deadline.passed() {
-                return Err(Errno::EAGAIN);
-            }
-            match &self.signal {
-                None => std::thread::yield_now(),
-                Some(signal) if self.try_wait() => sleep_on(signal.as_fd(), deadline)?,
-                Some(_) => {}
-            }
-        }
-    }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
@@ -129,7 +77,9 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             shell.payload()?.eq.close().inspect_err(|_| {
                 fabric_core::warn!("core", Subsys::Eq, "close: objects are bound to the queue");
             })?;
-            shell.retire().map(drop)
+            let object = shell.retire()?;
+            connreq::remove_eq(&object.eq);
+            Ok(())
         }))
     })
 }
@@ -140,12 +90,15 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
         status(unsafe { from_fid::<EqObject>(fid) }.and_then(|shell| {
             let object = shell.payload()?;
             // SAFETY: the argument is the one that the command asks for.
-            unsafe { wait::control(command, arg, object.wait_obj, || object.wait_fd()) }
+            unsafe {
+                wait::control(command, arg, object.eq.attr().wait_obj, || object.eq.wait_fd())
+            }
         }))
     })
 }
 
-/// Reads one event into the caller's variables.
+/// Reads one event into the caller's variables. An event that does not fit is cut, as long as
+/// nothing is lost with it that has to be released.
 ///
 /// # Safety
 /// The call came through a queue's table; `event` is null or has room for a number, `buf` is null
@@ -155,7 +108,8 @@ unsafe fn read_with(
     event: *mut u32,
     buf: *mut c_void,
     len: usize,
-    read: impl FnOnce(&EqObject) -> Result<Event>,
+    flags: u64,
+    read: impl FnOnce(&EqObject, Flags, &mut dyn FnMut(&Event) -> Result<Entry>) -> Result<Entry>,
 ) -> isize {
     guard(|| {
         // SAFETY: the caller's promise.
@@ -163,13 +117,14 @@ unsafe fn read_with(
             if event.is_null() {
                 return Err(Errno::EINVAL);
             }
-            let found = read(object)?;
-            let entry = entry_of(&found)?;
+            let flags = Flags::from_bits_retain(flags);
+            let (room, keep) = (if buf.is_null() { 0 } else { len }, flags.contains(Flags::PEEK));
+            let found = read(object, flags, &mut |event| eq_entry::of(event, object, room, keep))?;
             // SAFETY: not null, so the caller has room for a number.
-            unsafe { event.write(found.number()) };
-            let count = if buf.is_null() { 0 } else { entry.len().min(len) };
+            unsafe { event.write(found.number) };
+            let count = found.bytes.len().min(room);
             // SAFETY: `count` is within the entry and within the caller's `len` bytes.
-            unsafe { core::ptr::copy_nonoverlapping(entry.as_ptr(), buf.cast::<u8>(), count) };
+            unsafe { core::ptr::copy_nonoverlapping(found.bytes.as_ptr(), buf.cast(), count) };
             Ok(count)
         }))
     })
@@ -182,9 +137,12 @@ unsafe extern "C" fn read(
     len: usize,
     flags: u64,
 ) -> isize {
-    let flags = Flags::from_bits_retain(flags);
     // SAFETY: the caller passes the table's own queue and its variables.
-    unsafe { read_with(eq, event, buf, len, |object| object.eq.read(flags)) }
+    unsafe {
+        read_with(eq, event, buf, len, flags, |object, flags, take| {
+            object.eq.read_with(flags, take)
+        })
+    }
 }
 
 unsafe extern "C" fn sread(
@@ -195,9 +153,12 @@ unsafe extern "C" fn sread(
     timeout: c_int,
     flags: u64,
 ) -> isize {
-    let flags = Flags::from_bits_retain(flags);
     // SAFETY: the caller passes the table's own queue and its variables.
-    unsafe { read_with(eq, event, buf, len, |object| object.read_blocking(timeout, flags)) }
+    unsafe {
+        read_with(eq, event, buf, len, flags, |object, flags, take| {
+            object.eq.read_blocking_with(flags, timeout, take)
+        })
+    }
 }
 
 unsafe extern "C" fn readerr(eq: *mut fid_eq, buf: *mut fi_eq_err_entry, flags: u64) -> isize {
@@ -264,42 +225,4 @@ unsafe extern "C" fn write(
             object.eq.write(event, data, Flags::from_bits_retain(flags))
         }))
     })
-}
-
-/// The bytes of the C entry.
-///
-/// `ENOSYS` for a connection request: no provider of this library listens for any. Dropping its
-/// handle refuses the peer.
-fn entry_of(event: &Event) -> Result<Vec<u8>> {
-    Ok(match event {
-        Event::Notify(event)
-        | Event::MrComplete(event)
-        | Event::AvComplete(event)
-        | Event::JoinComplete(event) => control_entry(event),
-        Event::Connected { object, data } => connection_entry(*object, data),
-        Event::Shutdown { object } => connection_entry(*object, &[]),
-        Event::Raw { data, .. } => data.clone(),
-        Event::ConnectionRequest { .. } => return Err(Errno::ENOSYS),
-    })
-}
-
-fn control_entry(event: &ControlEvent) -> Vec<u8> {
-    bytes_of(&fi_eq_entry {
-        fid: core::ptr::with_exposed_provenance_mut(event.object),
-        context: core::ptr::with_exposed_provenance_mut(event.context),
-        data: event.data,
-    })
-}
-
-fn connection_entry(object: usize, data: &[u8]) -> Vec<u8> {
-    let fid = core::ptr::with_exposed_provenance_mut(object);
-    let mut entry = bytes_of(&fi_eq_cm_entry { fid, info: core::ptr::null_mut(), data: [] });
-    entry.extend_from_slice(data);
-    entry
-}
-
-fn bytes_of<T: Plain>(entry: &T) -> Vec<u8> {
-    let bytes = core::ptr::from_ref(entry).cast::<u8>();
-    // SAFETY: the entries are structs of words without padding.
-    unsafe { core::slice::from_raw_parts(bytes, size_of::<T>()) }.to_vec()
 }

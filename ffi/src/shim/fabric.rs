@@ -3,7 +3,11 @@
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use fabric_core::{Errno, Result, attr::FabricAttr, log::Subsys};
+use fabric_core::{
+    Errno, Result,
+    attr::{FabricAttr, Info},
+    log::Subsys,
+};
 
 use super::{eq, no_flags, open_into, payload::FabricObject, table, wait};
 use crate::{
@@ -11,7 +15,7 @@ use crate::{
         Plain,
         attr::fi_eq_attr,
         constants::FI_CLASS_FABRIC,
-        fid::{fi_ops, fid, fid_domain, fid_eq, fid_fabric},
+        fid::{fi_ops, fid, fid_domain, fid_eq, fid_fabric, fid_pep},
         info::fi_info,
         ops::fi_ops_fabric,
     },
@@ -30,9 +34,9 @@ impl CObject for FabricObject {
 
 const FID: &fi_ops = &fi_ops { close, ..fi_ops::UNSUPPORTED };
 
-/// Passive endpoints and wait sets are not supported.
+/// Wait sets are not supported.
 const OPS: &fi_ops_fabric =
-    &fi_ops_fabric { domain, domain2, eq_open, trywait, ..fi_ops_fabric::UNSUPPORTED };
+    &fi_ops_fabric { domain, domain2, passive_ep, eq_open, trywait, ..fi_ops_fabric::UNSUPPORTED };
 
 /// Opens a fabric; `attr.api_version` is what the application asked for.
 pub(crate) fn open(
@@ -70,7 +74,11 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             let fabric = shell.payload()?;
             if fabric.in_use() {
                 let name = fabric.attr.prov_name.as_deref().unwrap_or_default();
-                fabric_core::warn!(name, Subsys::Fabric, "close: domains or event queues are open");
+                fabric_core::warn!(
+                    name,
+                    Subsys::Fabric,
+                    "close: domains, event queues or passive endpoints are open"
+                );
                 return Err(Errno::EBUSY);
             }
             opened::remove(shell.head());
@@ -110,28 +118,55 @@ unsafe extern "C" fn domain2(
 /// tighten or loosen.
 ///
 /// # Safety
-/// `info` is an info of this library, in which the application may have put its own structs, or
-/// null.
+/// As for [`read_info`].
 unsafe fn open_domain(
     fabric: &Arc<FabricObject>,
     info: *const fi_info,
     context: *mut c_void,
 ) -> Result<*mut fid_domain> {
-    // SAFETY: structs that the application put there have the size of its node, which is no older
-    // than the oldest in the process.
-    let hints = unsafe { Hints::read(info, node::oldest(), fabric.attr.api_version) }?;
-    let mut info = hints.ok_or(Errno::EINVAL)?.info;
+    // SAFETY: the caller's promise.
+    let info = unsafe { read_info(fabric, info) }?;
     let attr = info.domain.as_ref().ok_or(Errno::EINVAL)?;
     if attr.auth_key_size != 0 {
         return Err(Errno::EINVAL);
     }
+    (fabric.objects.open_domain)(fabric, &info, context)
+}
+
+/// An info for an object of this fabric; `EINVAL` for null and for one of another fabric.
+///
+/// # Safety
+/// `info` is an info of this library, in which the application may have put its own structs, or
+/// null.
+unsafe fn read_info(fabric: &FabricObject, info: *const fi_info) -> Result<Info> {
+    // SAFETY: structs that the application put there have the size of its node, which is no older
+    // than the oldest in the process.
+    let hints = unsafe { Hints::read(info, node::oldest(), fabric.attr.api_version) }?;
+    let mut info = hints.ok_or(Errno::EINVAL)?.info;
     if let Some(hinted) = info.fabric.as_ref().and_then(|hinted| hinted.name.as_deref())
         && !fabric.attr.name.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(hinted))
     {
         return Err(Errno::EINVAL);
     }
     info.fabric = Some(fabric.attr.clone());
-    (fabric.objects.open_domain)(fabric, &info, context)
+    Ok(info)
+}
+
+/// Opens a passive endpoint; `ENOSYS` for providers without connections.
+unsafe extern "C" fn passive_ep(
+    fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    pep: *mut *mut fid_pep,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller passes a fabric, an info or null, and room for a pointer.
+    guard(|| unsafe {
+        open_into(pep, || {
+            let fabric = from_fid::<FabricObject>(fabric.cast())?.share()?;
+            let open = fabric.objects.open_passive.ok_or(Errno::ENOSYS)?;
+            open(&fabric, &read_info(&fabric, info)?, context)
+        })
+    })
 }
 
 unsafe extern "C" fn eq_open(

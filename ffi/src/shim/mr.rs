@@ -211,7 +211,7 @@ unsafe extern "C" fn bind<E: Endpoint>(fid: *mut fid, bound: *mut fid, flags: u6
             };
             // SAFETY: the caller passes an object.
             if let Ok(ep) = unsafe { from_fid::<EpObject<E>>(bound) } {
-                same(&ep.payload()?.domain)?;
+                same(&ep.payload()?.domain.domain)?;
                 return if flags == 0 {
                     object.region.bind_endpoint()
                 } else {

@@ -9,8 +9,12 @@ use fabric_core::{
     op::{IoVec, RecvOp, SendOp, TxMeta},
 };
 
-use super::args::{
-    call, call_flags, inject as injected, message, piece, pieces, transmit, with_data,
+use super::{
+    args::{
+        Receiver, call, call_flags, inject as injected, message, piece, pieces, receive, transmit,
+        with_data,
+    },
+    payload::EpObject,
 };
 use crate::abi::{constants::fi_addr_t, data_ops::fi_ops_msg, fid::fid_ep, iovec, msg::fi_msg};
 
@@ -19,15 +23,29 @@ pub(super) const fn table<E: Endpoint>() -> *mut fi_ops_msg {
     super::table(
         const {
             &fi_ops_msg {
-                recv: recv::<E>,
-                recvv: recvv::<E>,
-                recvmsg: recvmsg::<E>,
+                recv: recv::<EpObject<E>>,
+                recvv: recvv::<EpObject<E>>,
+                recvmsg: recvmsg::<EpObject<E>>,
                 send: send::<E>,
                 sendv: sendv::<E>,
                 sendmsg: sendmsg::<E>,
                 inject: inject::<E>,
                 senddata: senddata::<E>,
                 injectdata: injectdata::<E>,
+                ..fi_ops_msg::UNSUPPORTED
+            }
+        },
+    )
+}
+
+/// The table of what only receives.
+pub(super) const fn receive_table<T: Receiver>() -> *mut fi_ops_msg {
+    super::table(
+        const {
+            &fi_ops_msg {
+                recv: recv::<T>,
+                recvv: recvv::<T>,
+                recvmsg: recvmsg::<T>,
                 ..fi_ops_msg::UNSUPPORTED
             }
         },
@@ -43,8 +61,8 @@ pub(super) const fn without_buffer(flags: Flags) -> bool {
 /// # Safety
 /// As for [`Endpoint::recv`].
 #[inline]
-unsafe fn post_recv<E: Endpoint>(
-    ep: &E,
+unsafe fn post_recv<T: Receiver>(
+    target: &T,
     iov: &[IoVec],
     src: fi_addr_t,
     context: *mut c_void,
@@ -53,7 +71,7 @@ unsafe fn post_recv<E: Endpoint>(
     let context = context.addr();
     let op = RecvOp { iov, src, tagged: false, tag: 0, ignore: 0, context, flags };
     // SAFETY: the caller's promise.
-    unsafe { ep.recv(&op) }
+    unsafe { target.recv(&op) }
 }
 
 /// # Safety
@@ -64,11 +82,11 @@ unsafe fn post_send<E: Endpoint>(ep: &E, iov: &[IoVec], meta: TxMeta) -> Result<
     unsafe { ep.send(&SendOp { meta, iov, tagged: false, tag: 0 }) }
 }
 
-// Every function below is called by C through an endpoint's table, so `ep` is null or such an
-// endpoint, structs and arrays are readable during the call, and buffers stay valid until the
-// operation completes (`fi_msg(3)`).
+// Every function below is called by C through a table of endpoints, or of shared receive contexts,
+// so `ep` is null or such an object, structs and arrays are readable during the call, and buffers
+// stay valid until the operation completes (`fi_msg(3)`).
 
-unsafe extern "C" fn recv<E: Endpoint>(
+unsafe extern "C" fn recv<T: Receiver>(
     ep: *mut fid_ep,
     buf: *mut c_void,
     len: usize,
@@ -76,13 +94,15 @@ unsafe extern "C" fn recv<E: Endpoint>(
     src_addr: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: C passes an endpoint of this table.
+    // SAFETY: C passes a receiver of this table.
     unsafe {
-        call(ep, |ep: &E| post_recv(ep, &[piece(buf, len)], src_addr, context, ep.rx_op_flags()))
+        receive(ep, |target: &T| {
+            post_recv(target, &[piece(buf, len)], src_addr, context, target.op_flags())
+        })
     }
 }
 
-unsafe extern "C" fn recvv<E: Endpoint>(
+unsafe extern "C" fn recvv<T: Receiver>(
     ep: *mut fid_ep,
     iov: *const iovec,
     _desc: *mut *mut c_void,
@@ -90,23 +110,25 @@ unsafe extern "C" fn recvv<E: Endpoint>(
     src_addr: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: C passes an endpoint of this table and a readable array.
+    // SAFETY: C passes a receiver of this table and a readable array.
     unsafe {
-        call(ep, |ep: &E| post_recv(ep, pieces(iov, count)?, src_addr, context, ep.rx_op_flags()))
+        receive(ep, |target: &T| {
+            post_recv(target, pieces(iov, count)?, src_addr, context, target.op_flags())
+        })
     }
 }
 
-unsafe extern "C" fn recvmsg<E: Endpoint>(
+unsafe extern "C" fn recvmsg<T: Receiver>(
     ep: *mut fid_ep,
     msg: *const fi_msg,
     flags: u64,
 ) -> isize {
-    // SAFETY: C passes an endpoint of this table and a readable message.
+    // SAFETY: C passes a receiver of this table and a readable message.
     unsafe {
-        call(ep, |ep: &E| {
+        receive(ep, |target: &T| {
             let (msg, flags) = (message(msg)?, call_flags(flags)?);
             let count = if without_buffer(flags) { 0 } else { msg.iov_count };
-            post_recv(ep, pieces(msg.msg_iov, count)?, msg.addr, msg.context, flags)
+            post_recv(target, pieces(msg.msg_iov, count)?, msg.addr, msg.context, flags)
         })
     }
 }

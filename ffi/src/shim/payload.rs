@@ -3,19 +3,19 @@
 
 use core::marker::PhantomData;
 use std::sync::{
-    Arc, Mutex, OnceLock,
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 
 use fabric_core::{
     api::Endpoint,
-    attr::{FabricAttr, Version, WaitObj},
+    attr::{FabricAttr, Version},
     av::{AddressFormat, Av},
     completion::{Counter, Cq},
     domain::{Child, Domain},
-    eq::{BoundEq, EventQueue},
+    eq::{BoundEq, EventQueue, RequestHandle},
+    flags::Flags,
     mr::Region,
-    wait::Signal,
 };
 
 use crate::provider::Objects;
@@ -120,10 +120,6 @@ pub struct EqObject {
     pub eq: Arc<EventQueue>,
     /// Its fabric.
     pub fabric: FabricChild,
-    /// What to sleep on.
-    pub wait_obj: WaitObj,
-    /// Readable when something was queued since it was cleared.
-    pub signal: Option<Arc<Signal>>,
     /// Data of the last error that was handed out by reference.
     pub error_data: Mutex<Arc<[u8]>>,
 }
@@ -167,5 +163,101 @@ pub struct EpObject<E: Endpoint> {
     /// The endpoint.
     pub ep: Arc<E>,
     /// Its domain.
-    pub domain: Arc<Domain>,
+    pub domain: Arc<DomainObject<E>>,
+    /// The format of its peers' addresses, as the application asked for it.
+    pub addr_format: u32,
+    /// What its close has to look after.
+    pub bound: Mutex<Bound<E>>,
+}
+
+impl<E: Endpoint> EpObject<E> {
+    /// An endpoint without anything bound.
+    pub fn new(ep: Arc<E>, domain: Arc<DomainObject<E>>, addr_format: u32) -> Self {
+        Self { ep, domain, addr_format, bound: Mutex::default() }
+    }
+
+    /// What is bound to it.
+    pub fn bound(&self) -> MutexGuard<'_, Bound<E>> {
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is bound to an endpoint beyond that which the endpoint itself keeps.
+#[derive(Debug)]
+pub struct Bound<E: Endpoint> {
+    /// Where its events are.
+    pub eqs: Vec<Arc<EventQueue>>,
+    /// Where it receives from, counted there as long as this is held.
+    pub srx: Option<SrxUse<E>>,
+}
+
+impl<E: Endpoint> Default for Bound<E> {
+    fn default() -> Self {
+        Self { eqs: Vec::new(), srx: None }
+    }
+}
+
+/// An open shared receive context.
+pub struct SrxObject<E: Endpoint> {
+    /// The context.
+    pub srx: Arc<E::SharedReceive>,
+    /// Its domain.
+    pub child: Child,
+    /// Flags of receive calls that carry none.
+    pub op_flags: Flags,
+    /// Endpoints that receive from it.
+    uses: AtomicUsize,
+}
+
+impl<E: Endpoint> core::fmt::Debug for SrxObject<E> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SrxObject").field("uses", &self.uses).finish_non_exhaustive()
+    }
+}
+
+impl<E: Endpoint> SrxObject<E> {
+    /// A context that no endpoint uses yet.
+    pub const fn new(srx: Arc<E::SharedReceive>, child: Child, op_flags: Flags) -> Self {
+        Self { srx, child, op_flags, uses: AtomicUsize::new(0) }
+    }
+
+    /// Counts an endpoint that receives from it, until the guard goes.
+    pub fn uses(self: &Arc<Self>) -> SrxUse<E> {
+        // Relaxed: only `in_use` looks, and the application serialises it with binding.
+        self.uses.fetch_add(1, Ordering::Relaxed);
+        SrxUse(self.clone())
+    }
+
+    /// Whether endpoints receive from it, so that closing is `EBUSY`.
+    pub fn in_use(&self) -> bool {
+        self.uses.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// An endpoint's claim on a shared receive context.
+#[derive(Debug)]
+pub struct SrxUse<E: Endpoint>(Arc<SrxObject<E>>);
+
+impl<E: Endpoint> Drop for SrxUse<E> {
+    fn drop(&mut self) {
+        self.0.uses.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An open passive endpoint.
+pub struct PepObject<P> {
+    /// The endpoint.
+    pub pep: Arc<P>,
+    /// Its fabric.
+    pub fabric: FabricChild,
+    /// Where its events are.
+    pub eqs: Mutex<Vec<Arc<EventQueue>>>,
+    /// What an active endpoint takes over from it.
+    pub surrendered: Mutex<Option<RequestHandle>>,
+}
+
+impl<P> core::fmt::Debug for PepObject<P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("PepObject").field("fabric", &self.fabric).finish_non_exhaustive()
+    }
 }

@@ -10,8 +10,12 @@ use fabric_core::{
 };
 
 use super::{
-    args::{call, call_flags, inject as injected, message, piece, pieces, transmit, with_data},
+    args::{
+        Receiver, call, call_flags, inject as injected, message, piece, pieces, receive, transmit,
+        with_data,
+    },
     msg::without_buffer,
+    payload::EpObject,
 };
 use crate::abi::{
     constants::fi_addr_t, data_ops::fi_ops_tagged, fid::fid_ep, iovec, msg::fi_msg_tagged,
@@ -22,15 +26,29 @@ pub(super) const fn table<E: Endpoint>() -> *mut fi_ops_tagged {
     super::table(
         const {
             &fi_ops_tagged {
-                recv: recv::<E>,
-                recvv: recvv::<E>,
-                recvmsg: recvmsg::<E>,
+                recv: recv::<EpObject<E>>,
+                recvv: recvv::<EpObject<E>>,
+                recvmsg: recvmsg::<EpObject<E>>,
                 send: send::<E>,
                 sendv: sendv::<E>,
                 sendmsg: sendmsg::<E>,
                 inject: inject::<E>,
                 senddata: senddata::<E>,
                 injectdata: injectdata::<E>,
+                ..fi_ops_tagged::UNSUPPORTED
+            }
+        },
+    )
+}
+
+/// The table of what only receives.
+pub(super) const fn receive_table<T: Receiver>() -> *mut fi_ops_tagged {
+    super::table(
+        const {
+            &fi_ops_tagged {
+                recv: recv::<T>,
+                recvv: recvv::<T>,
+                recvmsg: recvmsg::<T>,
                 ..fi_ops_tagged::UNSUPPORTED
             }
         },
@@ -48,8 +66,8 @@ struct Match {
 /// # Safety
 /// As for [`Endpoint::recv`].
 #[inline]
-unsafe fn post_recv<E: Endpoint>(
-    ep: &E,
+unsafe fn post_recv<T: Receiver>(
+    target: &T,
     iov: &[IoVec],
     Match { src, tag, ignore }: Match,
     context: *mut c_void,
@@ -58,13 +76,13 @@ unsafe fn post_recv<E: Endpoint>(
     let context = context.addr();
     let op = RecvOp { iov, src, tagged: true, tag, ignore, context, flags };
     // SAFETY: the caller's promise.
-    unsafe { ep.recv(&op) }
+    unsafe { target.recv(&op) }
 }
 
 /// The defaults of receive calls; as a default, `FI_MULTI_RECV` speaks of untagged receives.
 #[inline]
-fn recv_flags<E: Endpoint>(ep: &E) -> Flags {
-    ep.rx_op_flags().difference(Flags::MULTI_RECV)
+fn recv_flags<T: Receiver>(target: &T) -> Flags {
+    target.op_flags().difference(Flags::MULTI_RECV)
 }
 
 /// # Safety
@@ -75,11 +93,11 @@ unsafe fn post_send<E: Endpoint>(ep: &E, iov: &[IoVec], tag: u64, meta: TxMeta) 
     unsafe { ep.send(&SendOp { meta, iov, tagged: true, tag }) }
 }
 
-// Every function below is called by C through an endpoint's table, so `ep` is null or such an
-// endpoint, structs and arrays are readable during the call, and buffers stay valid until the
-// operation completes (`fi_tagged(3)`).
+// Every function below is called by C through a table of endpoints, or of shared receive contexts,
+// so `ep` is null or such an object, structs and arrays are readable during the call, and buffers
+// stay valid until the operation completes (`fi_tagged(3)`).
 
-unsafe extern "C" fn recv<E: Endpoint>(
+unsafe extern "C" fn recv<T: Receiver>(
     ep: *mut fid_ep,
     buf: *mut c_void,
     len: usize,
@@ -90,11 +108,15 @@ unsafe extern "C" fn recv<E: Endpoint>(
     context: *mut c_void,
 ) -> isize {
     let wanted = Match { src: src_addr, tag, ignore };
-    // SAFETY: C passes an endpoint of this table.
-    unsafe { call(ep, |ep: &E| post_recv(ep, &[piece(buf, len)], wanted, context, recv_flags(ep))) }
+    // SAFETY: C passes a receiver of this table.
+    unsafe {
+        receive(ep, |target: &T| {
+            post_recv(target, &[piece(buf, len)], wanted, context, recv_flags(target))
+        })
+    }
 }
 
-unsafe extern "C" fn recvv<E: Endpoint>(
+unsafe extern "C" fn recvv<T: Receiver>(
     ep: *mut fid_ep,
     iov: *const iovec,
     _desc: *mut *mut c_void,
@@ -105,24 +127,26 @@ unsafe extern "C" fn recvv<E: Endpoint>(
     context: *mut c_void,
 ) -> isize {
     let wanted = Match { src: src_addr, tag, ignore };
-    // SAFETY: C passes an endpoint of this table and a readable array.
+    // SAFETY: C passes a receiver of this table and a readable array.
     unsafe {
-        call(ep, |ep: &E| post_recv(ep, pieces(iov, count)?, wanted, context, recv_flags(ep)))
+        receive(ep, |target: &T| {
+            post_recv(target, pieces(iov, count)?, wanted, context, recv_flags(target))
+        })
     }
 }
 
-unsafe extern "C" fn recvmsg<E: Endpoint>(
+unsafe extern "C" fn recvmsg<T: Receiver>(
     ep: *mut fid_ep,
     msg: *const fi_msg_tagged,
     flags: u64,
 ) -> isize {
-    // SAFETY: C passes an endpoint of this table and a readable message.
+    // SAFETY: C passes a receiver of this table and a readable message.
     unsafe {
-        call(ep, |ep: &E| {
+        receive(ep, |target: &T| {
             let (msg, flags) = (message(msg)?, call_flags(flags)?);
             let wanted = Match { src: msg.addr, tag: msg.tag, ignore: msg.ignore };
             let count = if without_buffer(flags) { 0 } else { msg.iov_count };
-            post_recv(ep, pieces(msg.msg_iov, count)?, wanted, msg.context, flags)
+            post_recv(target, pieces(msg.msg_iov, count)?, wanted, msg.context, flags)
         })
     }
 }

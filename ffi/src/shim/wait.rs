@@ -81,7 +81,7 @@ fn fill_pollfd(out: &mut fi_wait_pollfd, fd: c_int) -> Result<()> {
 pub(super) unsafe fn try_wait(fid: *mut fid) -> Result<()> {
     // SAFETY: the caller's promise.
     if let Ok(shell) = unsafe { from_fid::<EqObject>(fid) } {
-        return quiet(shell.payload()?.try_wait());
+        return quiet(shell.payload()?.eq.try_wait()?);
     }
     let objects = PROVIDERS.iter().filter_map(|provider| provider.objects);
     for try_wait in objects.flat_map(|objects| objects.try_wait) {

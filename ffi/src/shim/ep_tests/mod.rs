@@ -14,13 +14,13 @@ use core::ffi::c_void;
 
 use fabric_core::{
     Errno, Result,
-    api::Endpoint,
+    api::{Endpoint, NoSharedReceive},
     attr::{DomainAttr, FabricAttr, Info, Version},
     av::Av,
     completion::{Counter, Cq},
     domain::Domain,
     engine::Stats,
-    eq::EventQueue,
+    eq::{EventQueue, RequestHandle},
     flags::Flags,
     lock::SafeLock,
     op::{AtomicOp, IoVec, RecvOp, RmaOp, SendOp, TxMeta},
@@ -66,8 +66,14 @@ impl Mock {
 
 impl Endpoint for Mock {
     type Lock = SafeLock;
+    type SharedReceive = NoSharedReceive;
 
-    fn open(_: &Arc<Domain>, info: &Info, context: usize) -> Result<Arc<Self>> {
+    fn open(
+        _: &Arc<Domain>,
+        info: &Info,
+        _: Option<&RequestHandle>,
+        context: usize,
+    ) -> Result<Arc<Self>> {
         assert_eq!(context, CONTEXT);
         if info.caps.contains(Flags::MULTICAST) {
             Err(Errno::EOPNOTSUPP)
