@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use std::sync::Arc;
 
 use fabric_core::{
-    Result,
+    Errno, Result,
     attr::Info,
     av::AddressFormat,
     discovery::Source,
@@ -12,7 +12,7 @@ use fabric_core::{
     lock::{NoLock, SafeLock},
 };
 use provider_shm::{ShmAddresses, ShmEndpoint, ShmSource};
-use provider_tcp::TcpSource;
+use provider_tcp::{TcpEndpoint, TcpSource, address};
 use provider_verbs::VerbsSource;
 
 use crate::{
@@ -78,7 +78,18 @@ pub static PROVIDERS: [Provider; 3] = [
             ],
         }),
     },
-    Provider { source: &TcpSource, objects: None },
+    Provider {
+        source: &TcpSource,
+        objects: Some(Objects {
+            addresses: &address::EITHER,
+            open_domain: open_tcp,
+            open_passive: None,
+            try_wait: &[
+                try_wait_queue::<TcpEndpoint<NoLock>>,
+                try_wait_queue::<TcpEndpoint<SafeLock>>,
+            ],
+        }),
+    },
 ];
 
 /// The provider of this name, in any case; of a name with layers, the last one counts.
@@ -97,6 +108,20 @@ fn open_shm(
         domain::open::<ShmEndpoint<SafeLock>>(fabric, core, &ShmAddresses, context)
     } else {
         domain::open::<ShmEndpoint<NoLock>>(fabric, core, &ShmAddresses, context)
+    }
+}
+
+fn open_tcp(
+    fabric: &Arc<FabricObject>,
+    info: &Info,
+    context: *mut c_void,
+) -> Result<*mut fid_domain> {
+    let core = Domain::open(info)?;
+    let addresses = address::addresses(info.addr_format).ok_or(Errno::EINVAL)?;
+    if core.needs_locks() {
+        domain::open::<TcpEndpoint<SafeLock>>(fabric, core, addresses, context)
+    } else {
+        domain::open::<TcpEndpoint<NoLock>>(fabric, core, addresses, context)
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 
 use fabric_core::{Errno, Result, attr::addr_format};
 
-pub use format::{SocketAddresses, addresses};
+pub use format::{EITHER, SocketAddresses, addresses};
 pub use resolve::{Names, Unresolved, resolve};
 
 /// Bytes of `struct sockaddr_in`.

@@ -1,17 +1,19 @@
-//! SETUP. Percale over TCP sockets. This release finds nothing here and says so.
+//! Percale over TCP sockets: connected endpoints and reliable datagrams, on upstream's wire.
 
 pub mod address;
+pub mod endpoint;
+mod engine;
 pub mod frame;
 pub mod interfaces;
+mod net;
 pub mod offer;
+
+pub use endpoint::TcpEndpoint;
 
 use fabric_core::{
     attr::Info,
     discovery::{Rejection, Request, Source},
 };
-
-/// Whether endpoints can be opened; what cannot be opened is not offered.
-const INCLUDED: bool = false;
 
 /// The tcp provider's side of discovery.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,19 +24,7 @@ impl Source for TcpSource {
         offer::NAME
     }
 
-    fn included(&self) -> bool {
-        INCLUDED
-    }
-
     fn offers(&self, request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
-        if self.included() {
-            return offer::offers(request);
-        }
-        Err(Box::new(Rejection::unavailable(
-            self.name(),
-            "provider",
-            "nothing",
-            "this release of Percale does not include the tcp provider yet",
-        )))
+        offer::offers(request)
     }
 }

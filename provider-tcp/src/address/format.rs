@@ -14,7 +14,8 @@ pub struct SocketAddresses(Option<Family>);
 
 static IPV4: SocketAddresses = SocketAddresses(Some(Family::Ipv4));
 static IPV6: SocketAddresses = SocketAddresses(Some(Family::Ipv6));
-static EITHER: SocketAddresses = SocketAddresses(None);
+/// Of either family.
+pub static EITHER: SocketAddresses = SocketAddresses(None);
 
 /// The format by its number; without one (`FI_FORMAT_UNSPEC`) it is of either family. `None` for
 /// what are no socket addresses of ours.

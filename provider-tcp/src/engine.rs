@@ -1,0 +1,398 @@
+//! HOT. The protocol over streams: reliable datagrams and connected endpoints speak the same
+//! messages, so one engine serves both.
+//!
+//! `post_*` are commands of the application; [`Engine::progress`] reads what has come and sends what
+//! had to wait. The network is any [`Net`].
+//!
+//! | message | way |
+//! |---|---|
+//! | small | header and bytes are staged, and leave with others in one call |
+//! | large | header staged, bytes leave from the application's memory |
+//! | large and tagged, where the peer knows it | `Rts`, `Cts`, `Data` |
+//! | write | as a message; `Ack` if asked for |
+//! | read | `Read`, `ReadResponse` |
+//!
+//! Every operation of the application that does not finish in its post call sits in the table `ops`,
+//! in exactly one entry. Answers carry no names: each completes the oldest operation that waits for
+//! its kind.
+#![deny(unsafe_code)]
+
+mod conn;
+mod connect;
+mod failure;
+mod receive;
+mod remote;
+mod rendezvous;
+mod transmit;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    num::NonZeroU32,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use fabric_core::{
+    Errno, Result,
+    av::{Av, Routes, Sender},
+    completion::Report,
+    engine::Stats,
+    inbox::Inbox,
+    lock::Lock,
+    matching::PeerId,
+    mem::Payload,
+    mr::MrTable,
+    op::ADDR_UNSPEC,
+    slab::{Handle, Slab},
+};
+
+use self::{conn::Conn, transmit::TxOp};
+use crate::{
+    address::SocketAddress,
+    frame::head::RtsIndex,
+    net::{Net, Ready},
+};
+
+/// What an engine keeps to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Largest inject, in bytes.
+    pub(crate) inject: usize,
+    /// Operations that wait to be sent at the same time.
+    pub(crate) outstanding: usize,
+    /// Receives may name their sender.
+    pub(crate) directed: bool,
+    /// Completions name the sender.
+    pub(crate) source: bool,
+    /// Target-side one-sided access counts for endpoint counters.
+    pub(crate) rma_event: bool,
+    /// Small sends may wait for others.
+    pub(crate) coalesce: bool,
+    /// How long a peer may take to be reached.
+    pub(crate) connect: Duration,
+}
+
+/// Where the bytes of a waiting message are.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// Here.
+    Here(Payload),
+    /// With the sender, who has announced the message on a connection.
+    Announced { conn: Handle, index: RtsIndex, ack: bool },
+}
+
+/// A peer of an endpoint.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddress,
+    pub(crate) conn: Option<Handle>,
+    /// Operations that wait for a connection.
+    pub(crate) waiting: VecDeque<Handle>,
+    /// Attempts in a row that failed.
+    pub(crate) failures: u32,
+    /// When to try again, and when to give up.
+    pub(crate) retry: Option<Instant>,
+    pub(crate) give_up: Option<Instant>,
+    /// What tells the peer's endpoint from a later one at its address.
+    pub(crate) nonce: u32,
+    /// How completions name it.
+    sender: Sender,
+    /// Bytes of its messages that wait for receives.
+    pub(crate) kept: usize,
+}
+
+/// An endpoint.
+pub(crate) struct Ep<L: Lock> {
+    pub(crate) inbox: Inbox<Body>,
+    pub(crate) report: Report<L>,
+    pub(crate) regions: Arc<MrTable>,
+    pub(crate) limits: Limits,
+    pub(crate) stats: Stats,
+    pub(crate) peers: Vec<Peer>,
+    by_address: HashMap<SocketAddress, PeerId>,
+    routes: Routes,
+    /// Where it listens.
+    pub(crate) local: Option<SocketAddress>,
+    /// What tells it from a later endpoint at its address.
+    pub(crate) nonce: NonZeroU32,
+    /// Operations that wait to be sent.
+    pub(crate) queued: usize,
+    /// Bytes of messages that wait for receives.
+    pub(crate) kept: usize,
+    /// Connections with a message that must wait for its receive.
+    pub(crate) stalled: Vec<Handle>,
+    /// Data calls are accepted.
+    pub(crate) enabled: bool,
+}
+
+/// Everything but the network.
+pub(crate) struct Core<L: Lock> {
+    pub(crate) eps: Slab<Ep<L>>,
+    pub(crate) ops: Slab<TxOp>,
+}
+
+/// The engine of one or more endpoints.
+pub(crate) struct Engine<L: Lock, N: Net> {
+    pub(crate) net: N,
+    pub(crate) core: Core<L>,
+    pub(crate) conns: Slab<Conn<N::Stream>>,
+    /// Connections that are read without asking first.
+    hot: Vec<Handle>,
+    /// Connections with something to send in the next progress call.
+    listed: Vec<Handle>,
+    ready: Vec<Ready>,
+    scratch: Box<[u8]>,
+    /// Progress calls, modulo 2^32.
+    pub(crate) round: u32,
+    /// Peers that are to be tried again, and connections that may take too long.
+    timed: bool,
+    /// A thread sleeps, or is about to.
+    asleep: bool,
+}
+
+/// Connections that are read without asking; more are better asked for at once.
+const HOT: usize = 4;
+/// Looks in a row without a byte after which a connection is no longer hot.
+const IDLE: u32 = 512;
+/// Progress calls after which the net is asked although hot connections are busy, or idle.
+const ASK_BUSY: u32 = 64;
+const ASK_IDLE: u32 = 8;
+/// Bytes read ahead of what is understood.
+const SCRATCH: usize = 32 << 10;
+
+impl<L: Lock, N: Net> fmt::Debug for Engine<L, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("conns", &self.conns.len()).finish_non_exhaustive()
+    }
+}
+
+impl<L: Lock, N: Net> Engine<L, N> {
+    pub(crate) fn new(net: N) -> Self {
+        Self {
+            net,
+            core: Core { eps: Slab::new(usize::MAX), ops: Slab::new(usize::MAX) },
+            conns: Slab::new(usize::MAX),
+            hot: Vec::with_capacity(HOT),
+            listed: Vec::new(),
+            ready: Vec::new(),
+            scratch: vec![0; SCRATCH].into_boxed_slice(),
+            round: 0,
+            timed: false,
+            asleep: false,
+        }
+    }
+
+    /// Moves everything forward that can move.
+    #[inline]
+    pub(crate) fn progress(&mut self) {
+        self.asleep = false;
+        self.round = self.round.wrapping_add(1);
+        if !self.listed.is_empty() {
+            self.flush();
+        }
+        let mut busy = false;
+        let mut at = 0;
+        while let Some(&handle) = self.hot.get(at) {
+            busy |= self.read(handle);
+            if self.conns.get(handle).is_some_and(|conn| conn.idle < IDLE) {
+                at += 1;
+            } else if self.hot.get(at) == Some(&handle) {
+                self.hot.swap_remove(at);
+            }
+        }
+        let pause = if busy { ASK_BUSY } else { ASK_IDLE };
+        if self.hot.is_empty() || self.round.is_multiple_of(pause) {
+            self.ask();
+        }
+        if !self.listed.is_empty() {
+            self.flush();
+        }
+    }
+
+    /// Asks the net what is ready, and looks at the clock if something is due some time.
+    fn ask(&mut self) {
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        self.net.ready(&mut ready);
+        for event in &ready {
+            self.event(*event);
+        }
+        self.ready = ready;
+        if self.timed {
+            self.look_at_clock();
+        }
+    }
+
+    fn event(&mut self, event: Ready) {
+        let handle = Handle::from_raw(event.token);
+        if self.conns.get(handle).is_none() {
+            // Not a connection, or one that has ended since.
+            if self.core.eps.get(Handle::from_raw(event.token ^ LISTENER)).is_some() {
+                self.accept(Handle::from_raw(event.token ^ LISTENER));
+            }
+            return;
+        }
+        if event.write {
+            self.writable(handle);
+        }
+        if event.read && self.read(handle) {
+            self.heat(handle);
+        }
+    }
+
+    /// Reads a busy connection without asking from now on.
+    fn heat(&mut self, handle: Handle) {
+        if self.hot.len() < HOT && !self.hot.contains(&handle) && self.conns.get(handle).is_some() {
+            self.hot.push(handle);
+        }
+    }
+
+    /// Sends what waits on listed connections.
+    fn flush(&mut self) {
+        for at in (0..self.listed.len()).rev() {
+            let handle = self.listed.swap_remove(at.min(self.listed.len() - 1));
+            if let Some(conn) = self.conns.get_mut(handle) {
+                conn.tx.listed = false;
+                self.pump(handle);
+            }
+        }
+    }
+
+    /// Has a connection looked at in the next progress call.
+    pub(crate) fn list(&mut self, handle: Handle) {
+        if let Some(conn) = self.conns.get_mut(handle)
+            && !conn.tx.listed
+        {
+            conn.tx.listed = true;
+            self.listed.push(handle);
+        }
+    }
+
+    /// Prepares for sleeping on the net's descriptor; `false` if there is something to do.
+    pub(crate) fn arm(&mut self) -> bool {
+        self.flush();
+        let due = if self.timed { self.next_due() } else { None };
+        self.net.set_alarm(due);
+        self.asleep = self.listed.is_empty();
+        self.asleep
+    }
+
+    /// At the end of a call of the application: what it leaves to be done is a sleeping thread's,
+    /// which would not learn of it.
+    #[inline]
+    pub(crate) fn hand_on(&mut self) {
+        if self.asleep && (!self.listed.is_empty() || self.timed) {
+            self.asleep = false;
+            self.net.wake();
+        }
+    }
+
+    /// Tells the net what to tell of a connection.
+    pub(crate) fn rewatch(&mut self, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(handle) else { return };
+        let interest = conn.interest();
+        if interest != conn.watched {
+            conn.watched = interest;
+            self.net.change(&conn.stream, handle.raw(), interest);
+        }
+    }
+
+    /// The peer behind a handle of an endpoint's address vector; unknown handles are `EINVAL`.
+    #[inline]
+    pub(crate) fn resolve(&mut self, ep: Handle, addr: u64) -> Result<PeerId> {
+        let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
+        match state.routes.known(addr) {
+            Some(peer) => Ok(peer),
+            None => state.resolve_slowly(addr),
+        }
+    }
+}
+
+/// Tells the token of an endpoint's listener from its handle, which a connection may have, too.
+pub(crate) const LISTENER: u64 = 1 << 31;
+
+impl<L: Lock> Ep<L> {
+    pub(crate) fn new(regions: Arc<MrTable>, limits: Limits, min_multi_recv: usize) -> Self {
+        Self {
+            inbox: Inbox::new(min_multi_recv),
+            report: Report::new(),
+            regions,
+            limits,
+            stats: Stats::default(),
+            peers: Vec::new(),
+            by_address: HashMap::new(),
+            routes: Routes::default(),
+            local: None,
+            nonce: nonce(),
+            queued: 0,
+            kept: 0,
+            stalled: Vec::new(),
+            enabled: false,
+        }
+    }
+
+    /// Takes the address vector's entries as peers.
+    pub(crate) fn set_av(&mut self, av: Option<Arc<Av>>) {
+        self.routes = Routes::new(av);
+    }
+
+    #[cold]
+    fn resolve_slowly(&mut self, addr: u64) -> Result<PeerId> {
+        let mut routes = std::mem::take(&mut self.routes);
+        let peer = routes.resolve(addr, |bytes| {
+            let address = SocketAddress::parse(bytes)?;
+            Ok(self.peer(address))
+        });
+        self.routes = routes;
+        peer
+    }
+
+    /// The peer with this address, made known if it was not.
+    pub(crate) fn peer(&mut self, address: SocketAddress) -> PeerId {
+        let next = self.peers.len() as PeerId;
+        let peer = *self.by_address.entry(address).or_insert(next);
+        if peer == next {
+            self.peers.push(Peer {
+                address,
+                conn: None,
+                waiting: VecDeque::new(),
+                failures: 0,
+                retry: None,
+                give_up: None,
+                nonce: 0,
+                sender: Sender::default(),
+                kept: 0,
+            });
+        }
+        peer
+    }
+
+    /// How completions name a peer.
+    #[inline]
+    pub(crate) fn source(&mut self, peer: PeerId) -> u64 {
+        if !self.limits.source {
+            return ADDR_UNSPEC;
+        }
+        let Some(state) = self.peers.get_mut(peer as usize) else { return ADDR_UNSPEC };
+        if let Some(av) = self.routes.av()
+            && state.sender.is_stale(av)
+        {
+            state.sender.refresh(av, &state.address.to_bytes());
+        }
+        state.sender.id()
+    }
+}
+
+/// A number that no other endpoint at this address is likely to have.
+fn nonce() -> NonZeroU32 {
+    use std::hash::{BuildHasher, RandomState};
+    let random = RandomState::new().hash_one(std::process::id()) as u32;
+    NonZeroU32::new(random).unwrap_or(NonZeroU32::MIN)
+}
+
+impl<L: Lock> fmt::Debug for Ep<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ep").field("peers", &self.peers.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,279 @@
+//! HOT. One connection: what is on its way in each direction.
+
+use std::{collections::VecDeque, time::Instant};
+
+use fabric_core::{
+    inbox::{Arrival, Receive},
+    matching::PeerId,
+    mem::Buffers,
+    mr::Resolved,
+    slab::Handle,
+};
+
+use crate::{
+    frame::{
+        Endian,
+        cm::{CM_DATA_MAX, CM_HEADER_LEN},
+        head::{Header, RtsIndex},
+    },
+    net::Interest,
+};
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Conn<S> {
+    pub(crate) stream: S,
+    /// The endpoint that it serves; `None` until an accepted one has said for whom it is.
+    pub(crate) ep: Handle,
+    /// The peer, as the endpoint numbers it. Accepted connections have one from the request on.
+    pub(crate) peer: PeerId,
+    pub(crate) state: State,
+    pub(crate) endian: Endian,
+    /// Rendezvous messages are understood at the other end.
+    pub(crate) rendezvous: bool,
+    /// So are messages of our own kind.
+    pub(crate) extensions: bool,
+    /// Where an accepted connection comes from.
+    pub(crate) from: Option<crate::address::SocketAddress>,
+    /// When a hand-shake that makes no progress is given up.
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) rx: Rx,
+    pub(crate) tx: Tx,
+    /// Operations that wait for an acknowledgement, oldest first.
+    pub(crate) acks: VecDeque<Handle>,
+    /// Reads that wait for their bytes, oldest first.
+    pub(crate) reads: VecDeque<Handle>,
+    /// Announced messages of ours that wait to be asked for, by index.
+    pub(crate) announced: Vec<(RtsIndex, Handle)>,
+    /// Announced messages that we have asked for.
+    pub(crate) asked: Vec<(RtsIndex, Asked)>,
+    /// Looks in a row that found nothing.
+    pub(crate) idle: u32,
+    /// What the net was asked to tell.
+    pub(crate) watched: Interest,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Ours: the socket is not connected yet.
+    Connecting,
+    /// Ours: the request is out.
+    Requested,
+    /// Theirs: the request has not come yet.
+    Accepted,
+    /// Messages may travel.
+    Open,
+}
+
+/// An announced message whose receive is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// `None`: the message is not wanted.
+    pub(crate) receive: Option<Receive>,
+    pub(crate) arrival: Arrival,
+    pub(crate) ack: bool,
+}
+
+/// The receiving direction.
+#[derive(Debug)]
+pub(crate) struct Rx {
+    /// Bytes that have been read and not understood yet: part of a header, or what lies behind a
+    /// message that must wait.
+    pub(crate) carry: Vec<u8>,
+    pub(crate) phase: Phase,
+}
+
+/// What the next bytes are.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// A header.
+    Header,
+    /// The payload of a message, `left` bytes of it.
+    Payload { sink: Sink, got: usize, left: usize },
+    /// The payload of a message that nobody has asked for yet: it waits in the socket.
+    Stalled(Header),
+}
+
+/// Where a payload goes. Bytes beyond its room are dropped.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    /// To a receive.
+    Receive { receive: Receive, arrival: Arrival, ack: bool },
+    /// To the heap, until a receive is posted.
+    Keep { bytes: Box<[u8]>, arrival: Arrival, ack: bool },
+    /// To memory that a peer writes.
+    Write { pieces: Pieces, data: Option<u64>, ack: bool },
+    /// To the buffers of a read.
+    Read { op: Handle, buffers: Buffers },
+    /// Nowhere.
+    Drop { ack: bool },
+}
+
+/// Memory of ours that a peer reads or writes.
+pub(crate) type Pieces = Vec<(Buffers, Resolved)>;
+
+impl Sink {
+    /// The part of the memory behind `got` bytes that one call can fill.
+    #[inline]
+    pub(crate) fn place(&self, got: usize, left: usize) -> Buffers {
+        match self {
+            Self::Receive { receive, .. } => receive.buffers.slice(got, left),
+            Self::Read { buffers, .. } => buffers.slice(got, left),
+            Self::Write { pieces, .. } => place_in(pieces, got),
+            Self::Keep { .. } | Self::Drop { .. } => Buffers::EMPTY,
+        }
+    }
+
+    /// Takes bytes for the place behind `got`.
+    #[inline]
+    pub(crate) fn fill(&mut self, got: usize, bytes: &[u8]) {
+        match self {
+            Self::Receive { receive, .. } => {
+                receive.buffers.fill(got, bytes);
+            }
+            Self::Read { buffers, .. } => {
+                buffers.fill(got, bytes);
+            }
+            Self::Keep { bytes: kept, .. } => {
+                if let Some(place) = kept.get_mut(got..got + bytes.len()) {
+                    place.copy_from_slice(bytes);
+                }
+            }
+            Self::Write { pieces, .. } => {
+                let (mut got, mut bytes) = (got, bytes);
+                while !bytes.is_empty() {
+                    let place = place_in(pieces, got);
+                    let n = place.fill(0, bytes);
+                    if n == 0 {
+                        break;
+                    }
+                    got += n;
+                    bytes = &bytes[n..];
+                }
+            }
+            Self::Drop { .. } => {}
+        }
+    }
+}
+
+/// The rest of the piece in which byte `at` of all lies.
+pub(crate) fn place_in(pieces: &Pieces, mut at: usize) -> Buffers {
+    for (piece, _) in pieces {
+        if at < piece.len() {
+            return piece.slice(at, piece.len() - at);
+        }
+        at -= piece.len();
+    }
+    Buffers::EMPTY
+}
+
+/// The sending direction: `out`, then the rest of `current`, then `control`, then `queue`.
+#[derive(Debug, Default)]
+pub(crate) struct Tx {
+    /// Headers, and payloads that were small enough to be copied.
+    pub(crate) out: Vec<u8>,
+    /// Bytes of `out` that have left.
+    pub(crate) sent: usize,
+    /// A payload that leaves from where it is. Its header is the end of `out`.
+    pub(crate) current: Option<Current>,
+    /// Answers that wait for the end of `current`.
+    pub(crate) control: VecDeque<Control>,
+    /// Operations that wait for their turn.
+    pub(crate) queue: VecDeque<Handle>,
+    /// Messages sent, modulo 256.
+    pub(crate) id: u8,
+    /// Sends since the progress call that is named.
+    pub(crate) burst: (u32, u32),
+    /// The socket took less than it was given.
+    pub(crate) blocked: bool,
+    /// Listed for the next progress call.
+    pub(crate) listed: bool,
+}
+
+/// A payload that leaves from application memory.
+#[derive(Debug)]
+pub(crate) enum Current {
+    /// Of an operation, from byte `at`.
+    Op { op: Handle, at: usize },
+    /// Of a read that is answered.
+    Answer { pieces: Pieces, at: usize, len: usize },
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) enum Control {
+    /// A header without payload.
+    Head(Header),
+    /// The bytes of a read.
+    ReadResponse { pieces: Pieces, len: usize },
+    /// The bytes of an announced message of ours.
+    Announced { index: RtsIndex, op: Handle },
+}
+
+impl Tx {
+    /// Nothing waits, so that a message may be sent at once.
+    #[inline]
+    pub(crate) fn is_clear(&self) -> bool {
+        self.current.is_none() && self.control.is_empty() && self.queue.is_empty()
+    }
+
+    /// Bytes staged and not sent.
+    #[inline]
+    pub(crate) fn staged(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Whether anything waits to leave.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.staged() == 0 && self.is_clear()
+    }
+}
+
+impl<S> Conn<S> {
+    pub(crate) fn new(stream: S, ep: Handle, peer: PeerId, state: State) -> Self {
+        Self {
+            stream,
+            ep,
+            peer,
+            state,
+            endian: Endian::Native,
+            rendezvous: false,
+            extensions: false,
+            from: None,
+            deadline: None,
+            rx: Rx { carry: Vec::new(), phase: Phase::Header },
+            tx: Tx::default(),
+            acks: VecDeque::new(),
+            reads: VecDeque::new(),
+            announced: Vec::new(),
+            asked: Vec::new(),
+            idle: 0,
+            watched: Interest { read: false, write: false },
+        }
+    }
+
+    /// Something that the peer still owes us.
+    pub(crate) fn waits_for_answers(&self) -> bool {
+        !self.acks.is_empty() || !self.reads.is_empty() || !self.announced.is_empty()
+    }
+
+    /// What the net should tell.
+    pub(crate) fn interest(&self) -> Interest {
+        Interest {
+            read: !matches!(self.rx.phase, Phase::Stalled(_)) && self.state != State::Connecting,
+            write: self.tx.blocked || self.state == State::Connecting,
+        }
+    }
+
+    /// The first index that no announced message of ours has.
+    pub(crate) fn free_index(&self) -> Option<RtsIndex> {
+        (1..=RtsIndex::MAX)
+            .filter_map(RtsIndex::new)
+            .find(|index| self.announced.iter().all(|(used, _)| used != index))
+    }
+}
+
+/// Bytes of the longest connection message.
+pub(crate) const CM_MAX: usize = CM_HEADER_LEN + CM_DATA_MAX;

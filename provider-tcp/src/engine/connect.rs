@@ -1,0 +1,369 @@
+//! PENDING. Connections of reliable datagram endpoints: opened on demand, one for each pair.
+//!
+//! Two endpoints that reach for each other at the same time must agree which connection stays: it is
+//! the one that the endpoint with the higher address has opened. A peer that opens another while one
+//! is up has either been started anew, then it brings another number, or is mistaken.
+
+use std::{
+    cmp::Ordering,
+    time::{Duration, Instant},
+};
+
+use fabric_core::{Errno, Result, lock::Lock, log::Subsys, matching::PeerId, slab::Handle};
+
+use super::{
+    Core, Engine, LISTENER,
+    conn::{CM_MAX, Conn, State},
+};
+use crate::{
+    address::SocketAddress,
+    frame::{
+        cm::{CM_HEADER_LEN, CmHeader, CmKind, CmMessage},
+        record::{Greeting, Record, rendezvous_allowed},
+    },
+    net::{Accepted, Net, Stream},
+};
+
+/// How long a hand-shake may take once the sockets are connected.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Between two attempts to reach a peer: at first, and at most.
+const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Connections taken in one progress call.
+const ACCEPTS: usize = 64;
+
+impl<L: Lock, N: Net> Engine<L, N> {
+    /// Starts to listen for an endpoint.
+    pub(crate) fn listen(&mut self, ep: Handle, address: SocketAddress) -> Result<SocketAddress> {
+        let local = self.net.listen(address.get(), ep.raw() ^ LISTENER)?;
+        let local = SocketAddress::from(local);
+        if let Some(state) = self.core.eps.get_mut(ep) {
+            state.local = Some(local);
+        }
+        Ok(local)
+    }
+
+    /// Begins to connect to a peer, unless that is under way.
+    pub(super) fn reach(&mut self, ep: Handle, peer: PeerId) {
+        let now = self.net.now();
+        let Some(state) = self.core.eps.get_mut(ep) else { return };
+        let Some(local) = state.local else { return };
+        let patience = state.limits.connect;
+        let Some(target) = state.peers.get_mut(peer as usize) else { return };
+        if target.conn.is_some() || target.retry.is_some_and(|at| at > now) {
+            return;
+        }
+        target.retry = None;
+        let give_up = *target.give_up.get_or_insert(now + patience);
+        let to = target.address;
+        self.timed = true;
+        let outcome = self.net.connect(Some(local.get()), to.get()).and_then(|stream| {
+            let mut conn = Conn::new(stream, ep, peer, State::Connecting);
+            conn.deadline = Some(give_up);
+            self.adopt(conn)
+        });
+        match outcome {
+            Ok(handle) => {
+                if let Some(target) = self.core.peer_mut(ep, peer) {
+                    target.conn = Some(handle);
+                }
+            }
+            Err(reason) => self.not_reached(ep, peer, reason),
+        }
+    }
+
+    /// Takes a connection into the table and has it watched.
+    fn adopt(&mut self, mut conn: Conn<N::Stream>) -> Result<Handle> {
+        let handle = self.conns.next_handle().ok_or(Errno::EMFILE)?;
+        conn.watched = conn.interest();
+        self.net.watch(&conn.stream, handle.raw(), conn.watched)?;
+        self.conns.insert(conn).map_err(|_| Errno::EMFILE)
+    }
+
+    /// An attempt to reach a peer has failed: another one later, or the end of what waits for it.
+    pub(super) fn not_reached(&mut self, ep: Handle, peer: PeerId, reason: Errno) {
+        let now = self.net.now();
+        let Some(target) = self.core.peer_mut(ep, peer) else { return };
+        target.conn = None;
+        if target.waiting.is_empty() {
+            (target.retry, target.give_up, target.failures) = (None, None, 0);
+            return;
+        }
+        let pause = PAUSE.saturating_mul(1 << target.failures.min(10)).min(PAUSE_MAX);
+        let at = now + jittered(pause, target.address.port(), target.failures);
+        target.failures += 1;
+        if target.give_up.is_some_and(|end| at < end) {
+            target.retry = Some(at);
+            self.timed = true;
+            return;
+        }
+        (target.retry, target.give_up, target.failures) = (None, None, 0);
+        let address = target.address;
+        let waiting = std::mem::take(&mut target.waiting);
+        fabric_core::warn!("tcp", Subsys::EpCtrl, "{address:?} cannot be reached: {reason}");
+        for op in waiting {
+            self.core.finish(op, Err(reason));
+        }
+    }
+
+    /// The socket of a connection of ours is connected, or is not.
+    pub(super) fn connected(&mut self, handle: Handle) {
+        let now = self.net.now();
+        let Some(conn) = self.conns.get_mut(handle) else { return };
+        if let Err(reason) = self.net.outcome(&conn.stream) {
+            return self.down(handle, reason);
+        }
+        let sent = self.core.greeting(conn.ep).and_then(|greeting| {
+            let data = greeting.user_data();
+            let message = CmMessage::new(CmKind::Request, data.as_slice());
+            send_whole(&mut conn.stream, &message.map_err(|_| Errno::EINVAL)?)
+        });
+        if let Err(reason) = sent {
+            return self.down(handle, reason);
+        }
+        conn.state = State::Requested;
+        conn.deadline = Some(now + HANDSHAKE);
+        self.timed = true;
+        self.rewatch(handle);
+    }
+
+    /// Takes what peers have opened.
+    pub(super) fn accept(&mut self, ep: Handle) {
+        for _ in 0..ACCEPTS {
+            match self.net.accept() {
+                Ok(Accepted { stream, peer }) => {
+                    let mut conn = Conn::new(stream, ep, PeerId::MAX, State::Accepted);
+                    conn.from = Some(peer.into());
+                    conn.deadline = Some(self.net.now() + HANDSHAKE);
+                    self.timed = true;
+                    if let Err(reason) = self.adopt(conn) {
+                        fabric_core::warn!(
+                            "tcp",
+                            Subsys::EpCtrl,
+                            "{peer} is turned away: {reason}"
+                        );
+                    }
+                }
+                Err(Errno::EAGAIN) => return,
+                Err(reason) => {
+                    fabric_core::warn!("tcp", Subsys::EpCtrl, "accept fails: {reason}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads a connection's first message. `true` if there was something.
+    pub(super) fn greet(&mut self, handle: Handle) -> bool {
+        let Some(conn) = self.conns.get_mut(handle) else { return false };
+        if conn.state == State::Connecting {
+            // Readable before it is connected: it has failed, and will be told as writable.
+            return false;
+        }
+        let have = conn.rx.carry.len();
+        let want = match cm_len(&conn.rx.carry) {
+            Ok(want) => want,
+            Err(reason) => {
+                self.down(handle, reason);
+                return true;
+            }
+        };
+        if have < want {
+            let mut bytes = [0; CM_MAX];
+            let room = &mut bytes[..want - have];
+            match conn.stream.receive(&fabric_core::mem::Buffers::EMPTY, room) {
+                Ok(0) => self.down(handle, Errno::ECONNRESET),
+                Ok(n) => {
+                    conn.rx.carry.extend_from_slice(&bytes[..n]);
+                    self.greet(handle);
+                }
+                Err(Errno::EAGAIN) => return false,
+                Err(reason) => self.down(handle, reason),
+            }
+            return true;
+        }
+        let message = std::mem::take(&mut conn.rx.carry);
+        if let Err(reason) = self.greeted(handle, &message) {
+            self.down(handle, reason);
+        }
+        true
+    }
+
+    fn greeted(&mut self, handle: Handle, message: &[u8]) -> Result<()> {
+        let Some(conn) = self.conns.get_mut(handle) else { return Ok(()) };
+        let (head, data) = message.split_first_chunk().ok_or(Errno::EPROTO)?;
+        let head = CmHeader::parse(head).map_err(|_| Errno::EPROTO)?;
+        match (conn.state, head.kind) {
+            (State::Requested, CmKind::Response) => {
+                conn.endian = head.endian;
+                let greeting = Greeting::parse(data).map_err(|_| Errno::EPROTO)?;
+                conn.rendezvous = rendezvous_allowed(greeting.record.version, head.endian);
+                self.open(handle, greeting.record.nonce);
+                Ok(())
+            }
+            (State::Requested, CmKind::Reject) => Err(Errno::ECONNREFUSED),
+            (State::Accepted, CmKind::Request) => {
+                conn.endian = head.endian;
+                let greeting = Greeting::parse(data).map_err(|_| Errno::EPROTO)?;
+                self.admit(handle, &greeting)
+            }
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Answers a request.
+    fn admit(&mut self, handle: Handle, greeting: &Greeting) -> Result<()> {
+        let Some(conn) = self.conns.get_mut(handle) else { return Ok(()) };
+        let (ep, endian) = (conn.ep, conn.endian);
+        let from = conn.from.ok_or(Errno::EPROTO)?;
+        let address = from.with_port(greeting.record.port).canonical();
+        let state = self.core.eps.get_mut(ep).ok_or(Errno::EPROTO)?;
+        let local = state.local.ok_or(Errno::EPROTO)?;
+        let peer = state.peer(address);
+        let nonce = state.nonce;
+        if let Some(rival) = state.peers[peer as usize].conn {
+            // A connection whose end has come but has not been seen is no rival.
+            self.read(rival);
+        }
+        let known = self.core.peer_mut(ep, peer).map_or((None, 0), |peer| (peer.conn, peer.nonce));
+        if let (Some(rival), stored) = known
+            && let Some(other) = self.conns.get(rival)
+            && address != local
+        {
+            let keep_ours = match other.state {
+                State::Connecting | State::Requested => address.contest(local) == Ordering::Less,
+                State::Accepted | State::Open => stored == 0 || stored == greeting.record.nonce,
+            };
+            if keep_ours {
+                return self.refuse(handle, greeting);
+            }
+            if other.state == State::Open {
+                fabric_core::info!("tcp", Subsys::EpCtrl, "{address:?} has been started anew");
+                self.down(rival, Errno::ECONNRESET);
+            } else {
+                self.conns.remove(rival);
+            }
+        }
+        let answer = Greeting { record: greeting.record.answer(nonce, endian), extension: None };
+        let Some(conn) = self.conns.get_mut(handle) else { return Ok(()) };
+        conn.peer = peer;
+        conn.rendezvous = rendezvous_allowed(answer.record.version, endian);
+        let message = CmMessage::new(CmKind::Response, answer.user_data().as_slice());
+        send_whole(&mut conn.stream, &message.map_err(|_| Errno::EINVAL)?)?;
+        self.open(handle, greeting.record.nonce);
+        Ok(())
+    }
+
+    /// Turns a request down; it is returned with the refusal.
+    fn refuse(&mut self, handle: Handle, greeting: &Greeting) -> Result<()> {
+        let Some(mut conn) = self.conns.remove(handle) else { return Ok(()) };
+        let message = CmMessage::new(CmKind::Reject, &greeting.record.bytes());
+        let _ = send_whole(&mut conn.stream, &message.map_err(|_| Errno::EINVAL)?);
+        Ok(())
+    }
+
+    /// Messages may travel now.
+    fn open(&mut self, handle: Handle, nonce: u32) {
+        let Some(conn) = self.conns.get_mut(handle) else { return };
+        conn.state = State::Open;
+        conn.deadline = None;
+        let (ep, peer) = (conn.ep, conn.peer);
+        if let Some(target) = self.core.peer_mut(ep, peer) {
+            // Of a connection to ourselves, the end that we opened is the one to send on.
+            if target.conn.is_none_or(|own| self.conns.get(own).is_none()) {
+                target.conn = Some(handle);
+            }
+            target.nonce = nonce;
+            (target.retry, target.give_up, target.failures) = (None, None, 0);
+            if target.conn == Some(handle)
+                && let Some(conn) = self.conns.get_mut(handle)
+            {
+                conn.tx.queue.append(&mut target.waiting);
+            }
+        }
+        self.rewatch(handle);
+        self.list(handle);
+        self.heat(handle);
+    }
+
+    /// When something is due, if anything is.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let conns = self.conns.iter().filter_map(|(_, conn)| conn.deadline);
+        let peers = self.core.eps.iter().flat_map(|(_, ep)| &ep.peers);
+        let peers = peers.filter_map(|peer| peer.retry);
+        conns.chain(peers).min()
+    }
+
+    /// Gives up hand-shakes that take too long, and tries peers again.
+    #[cold]
+    pub(super) fn look_at_clock(&mut self) {
+        let now = self.net.now();
+        let late: Vec<Handle> = self
+            .conns
+            .iter()
+            .filter(|(_, conn)| conn.deadline.is_some_and(|at| at <= now))
+            .map(|(handle, _)| handle)
+            .collect();
+        for handle in late {
+            self.down(handle, Errno::ETIMEDOUT);
+        }
+        let due: Vec<(Handle, PeerId)> = self
+            .core
+            .eps
+            .iter()
+            .flat_map(|(handle, ep)| {
+                let due = |peer: &super::Peer| peer.retry.is_some_and(|at| at <= now);
+                let all = ep.peers.iter().enumerate();
+                all.filter(move |(_, peer)| due(peer)).map(move |(at, _)| (handle, at as PeerId))
+            })
+            .collect();
+        for (ep, peer) in due {
+            self.reach(ep, peer);
+        }
+        self.timed = self.next_due().is_some();
+    }
+}
+
+impl<L: Lock> Core<L> {
+    pub(super) fn peer_mut(&mut self, ep: Handle, peer: PeerId) -> Option<&mut super::Peer> {
+        self.eps.get_mut(ep)?.peers.get_mut(peer as usize)
+    }
+
+    /// What an endpoint says of itself.
+    fn greeting(&self, ep: Handle) -> Result<Greeting> {
+        let state = self.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;
+        let port = state.local.map_or(0, |local| local.port());
+        Ok(Greeting { record: Record::request(port, state.nonce), extension: None })
+    }
+}
+
+/// Bytes of the connection message that begins so, as far as they show.
+fn cm_len(bytes: &[u8]) -> Result<usize> {
+    match bytes.first_chunk::<CM_HEADER_LEN>() {
+        None => Ok(CM_HEADER_LEN),
+        Some(head) => {
+            let head = CmHeader::parse(head).map_err(|error| {
+                fabric_core::warn!("tcp", Subsys::EpCtrl, "{error}");
+                Errno::EPROTO
+            })?;
+            Ok(CM_HEADER_LEN + head.len)
+        }
+    }
+}
+
+/// Sends a connection message, which peers read in one call: it must leave whole. It is the first
+/// on its socket, so there is room.
+fn send_whole(stream: &mut impl Stream, message: &CmMessage) -> Result<()> {
+    let bytes = message.bytes();
+    match stream.send(bytes, &fabric_core::mem::Buffers::EMPTY)? {
+        n if n == bytes.len() => Ok(()),
+        _ => Err(Errno::EIO),
+    }
+}
+
+/// Half to all of a pause, so that peers that failed together do not come back together.
+fn jittered(pause: Duration, port: u16, failures: u32) -> Duration {
+    let seed = (u32::from(port) ^ std::process::id()).wrapping_add(failures.wrapping_mul(97));
+    let part = seed.wrapping_mul(0x9e37_79b9) >> 16;
+    pause / 2 + pause.mul_f64(f64::from(part) / 131_072.0)
+}

@@ -1,0 +1,546 @@
+//! HOT. What arrives: from bytes to headers, from headers to places, and to receives.
+//!
+//! A message without a receive is kept on the heap, within a budget; beyond it the message waits in
+//! the socket, and with it everything behind it. That is harmless only while nothing that the
+//! application waits for can be behind it, so the budget stretches where it does.
+
+use fabric_core::{
+    Errno, Result,
+    flags::Flags,
+    inbox::{Arrival, Inbox, Posted, Receive, Waiting},
+    lock::Lock,
+    log::Subsys,
+    matching::{ANY_PEER, Key, PeerId, Want},
+    mem::{Buffers, Payload},
+    op::{ADDR_UNSPEC, RecvOp},
+    slab::Handle,
+};
+
+use super::{
+    Body, Core, Engine, Ep, SCRATCH,
+    conn::{Conn, Control, Phase, Sink, State},
+};
+use crate::{
+    frame::head::{HeadFlags, Header, Op, Parsed, parse},
+    net::{Net, Stream},
+};
+
+/// Bytes of one peer, and of all, that are kept without anybody waiting for what comes behind them.
+const KEPT_PEER: usize = 16 << 20;
+const KEPT_ALL: usize = 256 << 20;
+/// The same where somebody may be waiting.
+const KEPT_MAX: usize = 1 << 30;
+/// System calls for one connection before others get their turn.
+const TURNS: usize = 16;
+/// Payloads with more bytes to come are read into their place, and little beyond them.
+const LARGE: usize = 16 << 10;
+const AHEAD: usize = 4 << 10;
+
+/// The peer broke the protocol, or cannot be served any more; the connection ends.
+pub(super) type Broken = Errno;
+
+/// What a header leads to.
+enum Begun {
+    /// The payload goes there.
+    Payload(Sink),
+    /// Nothing follows.
+    Done,
+    /// It has to wait.
+    Stall,
+}
+
+impl<L: Lock, N: Net> Engine<L, N> {
+    /// Reads a connection; `true` if there was something.
+    pub(super) fn read(&mut self, handle: Handle) -> bool {
+        let Some(conn) = self.conns.get_mut(handle) else { return false };
+        let mut moved = false;
+        for _ in 0..TURNS {
+            if matches!(conn.rx.phase, Phase::Stalled(_)) {
+                break;
+            }
+            if conn.state != State::Open {
+                return self.greet(handle) || moved;
+            }
+            match self.core.read(handle, conn, &mut self.scratch) {
+                Ok(More::Yes) => moved = true,
+                Ok(More::No) => {
+                    moved = true;
+                    break;
+                }
+                Ok(More::Nothing) => break,
+                Err(reason) => {
+                    self.down(handle, reason);
+                    return true;
+                }
+            }
+        }
+        conn.idle = if moved { 0 } else { conn.idle.saturating_add(1) };
+        let answers = moved && !conn.tx.is_idle() && !conn.tx.blocked;
+        if moved {
+            self.rewatch(handle);
+        }
+        if answers {
+            self.list(handle);
+        }
+        moved
+    }
+
+    /// Goes on with what was read behind the hand-shake.
+    pub(super) fn read_carried(&mut self, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(handle) else { return };
+        let carried = std::mem::take(&mut conn.rx.carry);
+        match self.core.take(handle, conn, &carried) {
+            Ok(taken) => conn.rx.carry.extend_from_slice(&carried[taken..]),
+            Err(reason) => return self.down(handle, reason),
+        }
+        if !conn.tx.is_idle() {
+            self.list(handle);
+        }
+        self.rewatch(handle);
+    }
+
+    /// Posts a receive into `buffers`, which describe `op.iov`.
+    #[inline]
+    pub(crate) fn post_recv(
+        &mut self,
+        ep: Handle,
+        op: &RecvOp<'_>,
+        buffers: Buffers,
+    ) -> Result<()> {
+        let state = self.core.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;
+        let peer = if op.src == ADDR_UNSPEC || !state.limits.directed {
+            ANY_PEER
+        } else {
+            self.resolve(ep, op.src)?
+        };
+        let want = Want { tagged: op.tagged, peer, tag: op.tag, ignore: op.ignore };
+        let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
+        match state.inbox.post(&mut state.report, op, want, buffers)? {
+            Posted::Done => {}
+            Posted::Met(key, waiting, receive) => self.meet(ep, key, waiting, receive),
+            special => self.finish_special(ep, op, special),
+        }
+        if self.core.eps.get(ep).is_some_and(|ep| !ep.stalled.is_empty()) {
+            self.resume_stalled(ep);
+        }
+        Ok(())
+    }
+
+    /// A receive has met a message that waited.
+    fn meet(&mut self, ep: Handle, key: Key, waiting: Waiting<Body>, receive: Receive) {
+        let arrival = Arrival::of(key, &waiting);
+        match waiting.body {
+            Body::Here(payload) => {
+                let Some(state) = self.core.eps.get_mut(ep) else { return };
+                let room = receive.buffers.len();
+                let placed = payload.buffers().copy_into(&receive.buffers).min(room);
+                state.let_go(key.peer, waiting.len);
+                state.complete(&receive, &arrival, Ok(placed));
+            }
+            Body::Announced { conn: handle, index, ack } => {
+                let Some(conn) = self.conns.get_mut(handle) else { return };
+                self.core.ask(conn, index, receive, arrival, ack);
+                self.list(handle);
+            }
+        }
+    }
+
+    /// What peeks, discards and multi-receive buffers leave to be done.
+    #[cold]
+    fn finish_special(&mut self, ep: Handle, op: &RecvOp<'_>, posted: Posted<Body>) {
+        match posted {
+            Posted::Done => {}
+            Posted::Met(key, waiting, receive) => self.meet(ep, key, waiting, receive),
+            Posted::Buffer(buffer) => {
+                while let Some((key, waiting, place)) =
+                    self.core.eps.get_mut(ep).and_then(|ep| ep.inbox.next_for_buffer(&buffer))
+                {
+                    self.meet(ep, key, waiting, place);
+                }
+            }
+            Posted::Seen(arrival) => self.answer_peek(ep, op, &arrival),
+            Posted::Dropped { key, waiting, peeked } => {
+                let arrival = Arrival::of(key, &waiting);
+                self.discard(ep, key.peer, waiting);
+                if peeked {
+                    self.answer_peek(ep, op, &arrival);
+                } else if let Some(state) = self.core.eps.get_mut(ep) {
+                    let src = state.source(key.peer);
+                    Inbox::<Body>::answer_discard(&mut state.report, op, &arrival, src);
+                }
+            }
+        }
+    }
+
+    fn answer_peek(&mut self, ep: Handle, op: &RecvOp<'_>, arrival: &Arrival) {
+        let Some(state) = self.core.eps.get_mut(ep) else { return };
+        let src = state.source(arrival.key.peer);
+        Inbox::<Body>::answer_peek(&mut state.report, op, arrival, src);
+    }
+
+    /// Drops a message that waited. The bytes of an announced one come all the same, since there is
+    /// no other answer.
+    fn discard(&mut self, ep: Handle, peer: PeerId, waiting: Waiting<Body>) {
+        match waiting.body {
+            Body::Here(_) => {
+                if let Some(state) = self.core.eps.get_mut(ep) {
+                    state.let_go(peer, waiting.len);
+                }
+            }
+            Body::Announced { conn: handle, index, ack } => {
+                if let Some(conn) = self.conns.get_mut(handle) {
+                    self.core.ask_and_drop(conn, index, waiting.len, ack);
+                    self.list(handle);
+                }
+            }
+        }
+    }
+
+    /// A receive has been posted: messages that waited in their sockets may have a place now.
+    #[cold]
+    fn resume_stalled(&mut self, ep: Handle) {
+        let Some(state) = self.core.eps.get_mut(ep) else { return };
+        for handle in std::mem::take(&mut state.stalled) {
+            self.resume(handle);
+        }
+    }
+
+    /// Tries again what had to wait.
+    pub(super) fn resume(&mut self, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(handle) else { return };
+        let Phase::Stalled(header) = conn.rx.phase else { return };
+        conn.rx.phase = Phase::Header;
+        match self.core.begin_at(handle, conn, &header) {
+            Ok(true) => self.read_carried(handle),
+            Ok(false) => {}
+            Err(reason) => self.down(handle, reason),
+        }
+    }
+
+    /// Writes had to wait for answers to reads in front of them.
+    pub(super) fn resume_behind_answers(&mut self, handle: Handle) {
+        let Some(conn) = self.conns.get(handle) else { return };
+        if matches!(&conn.rx.phase, Phase::Stalled(header) if header.op() == Op::Write) {
+            self.resume(handle);
+        }
+    }
+}
+
+/// Whether a connection has more to read.
+pub(super) enum More {
+    /// Probably.
+    Yes,
+    /// Not now.
+    No,
+    /// There was nothing.
+    Nothing,
+}
+
+impl<L: Lock> Core<L> {
+    /// One system call's worth of bytes.
+    #[inline]
+    fn read<S: Stream>(
+        &mut self,
+        me: Handle,
+        conn: &mut Conn<S>,
+        scratch: &mut [u8],
+    ) -> Result<More, Broken> {
+        let direct = match &conn.rx.phase {
+            Phase::Payload { sink, got, left } => sink.place(*got, *left),
+            _ => Buffers::EMPTY,
+        };
+        if let Phase::Payload { sink: Sink::Write { pieces, .. }, .. } = &conn.rx.phase
+            && !pieces.iter().all(|(_, region)| region.is_open())
+        {
+            self.withdraw(conn)?;
+            return Ok(More::Yes);
+        }
+        let carried = conn.rx.carry.len();
+        let ahead = if direct.len() >= LARGE { AHEAD } else { SCRATCH / 2 };
+        let room = carried + ahead;
+        let Some(rest) = scratch.get_mut(carried..room) else { return Err(Errno::EPROTO) };
+        let want = direct.len() + rest.len();
+        let n = match conn.stream.receive(&direct, rest) {
+            Ok(0) => return Err(Errno::ECONNRESET),
+            Ok(n) => n,
+            Err(Errno::EAGAIN) => return Ok(More::Nothing),
+            Err(reason) => return Err(reason),
+        };
+        let placed = n.min(direct.len());
+        if placed != 0 {
+            self.advance(me, conn, placed)?;
+        }
+        if n > placed {
+            scratch[..carried].copy_from_slice(&conn.rx.carry);
+            let bytes = &scratch[..carried + n - placed];
+            conn.rx.carry.clear();
+            let taken = self.take(me, conn, bytes)?;
+            conn.rx.carry.extend_from_slice(&bytes[taken..]);
+        }
+        Ok(if n == want { More::Yes } else { More::No })
+    }
+
+    /// Takes bytes that have been read; returns how many. The rest is part of a header, or behind a
+    /// message that has to wait.
+    pub(super) fn take<S>(
+        &mut self,
+        me: Handle,
+        conn: &mut Conn<S>,
+        bytes: &[u8],
+    ) -> Result<usize, Broken> {
+        let mut at = 0;
+        let mut header = Header::ack();
+        while at < bytes.len() {
+            match &mut conn.rx.phase {
+                Phase::Stalled(_) => break,
+                Phase::Payload { sink, got, left } => {
+                    let n = (*left).min(bytes.len() - at);
+                    sink.fill(*got, &bytes[at..at + n]);
+                    at += n;
+                    self.advance(me, conn, n)?;
+                }
+                Phase::Header => {
+                    match parse(&bytes[at..], conn.endian, conn.extensions, &mut header) {
+                        Ok(Parsed::Short(_)) => break,
+                        Ok(Parsed::Whole(len)) => {
+                            at += len;
+                            self.begin_at(me, conn, &header)?;
+                        }
+                        Err(error) => {
+                            fabric_core::warn!("tcp", Subsys::EpData, "{error}");
+                            return Err(Errno::EPROTO);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(at)
+    }
+
+    /// Bytes have arrived in their place.
+    #[inline]
+    fn advance<S>(&mut self, me: Handle, conn: &mut Conn<S>, n: usize) -> Result<(), Broken> {
+        let Phase::Payload { got, left, .. } = &mut conn.rx.phase else { return Ok(()) };
+        *got += n;
+        *left -= n.min(*left);
+        if *left != 0 {
+            return Ok(());
+        }
+        let got = *got;
+        match std::mem::replace(&mut conn.rx.phase, Phase::Header) {
+            Phase::Payload { sink, .. } => self.end(me, conn, sink, got),
+            _ => Ok(()),
+        }
+    }
+
+    /// A header has arrived. `false`: it has to wait.
+    #[inline]
+    pub(super) fn begin_at<S>(
+        &mut self,
+        me: Handle,
+        conn: &mut Conn<S>,
+        header: &Header,
+    ) -> Result<bool, Broken> {
+        match self.begin(me, conn, header)? {
+            Begun::Done => {}
+            Begun::Payload(sink) if header.payload_len() == 0 => self.end(me, conn, sink, 0)?,
+            Begun::Payload(sink) => {
+                conn.rx.phase = Phase::Payload { sink, got: 0, left: header.payload_len() };
+            }
+            Begun::Stall => {
+                conn.rx.phase = Phase::Stalled(*header);
+                if header.op() != Op::Write
+                    && let Some(ep) = self.eps.get_mut(conn.ep)
+                {
+                    ep.stalled.push(me);
+                }
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn begin<S>(
+        &mut self,
+        me: Handle,
+        conn: &mut Conn<S>,
+        header: &Header,
+    ) -> Result<Begun, Broken> {
+        match header.op() {
+            Op::Message | Op::Tagged => self.begin_message(conn, header),
+            Op::Ack => self.acked(conn),
+            Op::Read => self.serve_read(conn, header),
+            Op::ReadResponse => self.begin_read_response(conn, header).map(Begun::Payload),
+            Op::Write => match self.begin_write(conn, header)? {
+                Some(sink) => Ok(Begun::Payload(sink)),
+                None => Ok(Begun::Stall),
+            },
+            Op::Rts => self.announced(me, conn, header),
+            Op::Cts => self.asked_for(conn, header),
+            Op::Data => self.begin_data(conn, header).map(Begun::Payload),
+            Op::Atomic | Op::AtomicResponse | Op::Error => Err(Errno::EPROTO),
+        }
+    }
+
+    #[inline]
+    fn begin_message<S>(&mut self, conn: &mut Conn<S>, header: &Header) -> Result<Begun, Broken> {
+        let arrival = arrival(conn.peer, header, header.payload_len());
+        let ack = wants_ack(header);
+        let waits = conn.waits_for_answers();
+        let ep = self.eps.get_mut(conn.ep).ok_or(Errno::EPROTO)?;
+        if let Some(receive) = ep.inbox.take_receive(&arrival) {
+            ep.stats.received += 1;
+            return Ok(Begun::Payload(Sink::Receive { receive, arrival, ack }));
+        }
+        if !ep.may_keep(conn.peer, arrival.len, waits) {
+            return Ok(Begun::Stall);
+        }
+        ep.stats.received += 1;
+        ep.stats.unexpected += 1;
+        ep.hold(conn.peer, arrival.len);
+        let bytes = vec![0; arrival.len].into_boxed_slice();
+        Ok(Begun::Payload(Sink::Keep { bytes, arrival, ack }))
+    }
+
+    fn acked<S>(&mut self, conn: &mut Conn<S>) -> Result<Begun, Broken> {
+        let op = conn.acks.pop_front().ok_or(Errno::EPROTO)?;
+        // Acknowledging what has not left in full is not what a correct peer does.
+        let whole =
+            !matches!(conn.tx.current, Some(super::conn::Current::Op { op: of, .. }) if of == op);
+        if !whole {
+            return Err(Errno::EPROTO);
+        }
+        let len = self.ops.get(op).map_or(0, |op| op.payload.buffers().len());
+        self.finish(op, Ok(len));
+        Ok(Begun::Done)
+    }
+
+    fn serve_read<S>(&mut self, conn: &mut Conn<S>, header: &Header) -> Result<Begun, Broken> {
+        self.serve(conn, header).map(|()| Begun::Done)
+    }
+
+    fn announced<S>(
+        &mut self,
+        me: Handle,
+        conn: &mut Conn<S>,
+        header: &Header,
+    ) -> Result<Begun, Broken> {
+        self.handle_rts(me, conn, header).map(|()| Begun::Done)
+    }
+
+    fn asked_for<S>(&mut self, conn: &mut Conn<S>, header: &Header) -> Result<Begun, Broken> {
+        self.handle_cts(conn, header).map(|()| Begun::Done)
+    }
+
+    /// A payload is complete.
+    fn end<S>(
+        &mut self,
+        me: Handle,
+        conn: &mut Conn<S>,
+        sink: Sink,
+        got: usize,
+    ) -> Result<(), Broken> {
+        let _ = me;
+        let ack = match sink {
+            Sink::Receive { receive, arrival, ack } => {
+                let placed = receive.buffers.len().min(got);
+                if let Some(ep) = self.eps.get_mut(conn.ep) {
+                    ep.complete(&receive, &arrival, Ok(placed));
+                }
+                ack
+            }
+            Sink::Keep { bytes, arrival, ack } => {
+                if let Some(ep) = self.eps.get_mut(conn.ep) {
+                    ep.arrived_whole(&arrival, bytes);
+                }
+                ack
+            }
+            Sink::Write { pieces, data, ack } => {
+                if let Some(ep) = self.eps.get_mut(conn.ep) {
+                    ep.written(conn.peer, &pieces, got, data);
+                }
+                ack
+            }
+            Sink::Read { op, .. } => {
+                self.finish(op, Ok(got));
+                false
+            }
+            Sink::Drop { ack } => ack,
+        };
+        if ack {
+            conn.tx.control.push_back(Control::Head(Header::ack()));
+        }
+        Ok(())
+    }
+}
+
+impl<L: Lock> Ep<L> {
+    /// Ends a receive. `Ok` carries the bytes placed.
+    #[inline]
+    pub(super) fn complete(
+        &mut self,
+        receive: &Receive,
+        arrival: &Arrival,
+        outcome: Result<usize>,
+    ) {
+        let src = self.source(arrival.key.peer);
+        self.inbox.complete(&mut self.report, receive, arrival, src, outcome);
+    }
+
+    /// Whether a message without a receive may go to the heap.
+    fn may_keep(&self, peer: PeerId, len: usize, waits: bool) -> bool {
+        let held = self.peers.get(peer as usize).map_or(0, |peer| peer.kept);
+        let within = |held: usize, limit| held.checked_add(len).is_some_and(|sum| sum <= limit);
+        if within(held, KEPT_PEER) && within(self.kept, KEPT_ALL) {
+            return true;
+        }
+        // What is waited for may be behind this message.
+        (waits || self.inbox.posted_len() != 0) && within(self.kept, KEPT_MAX)
+    }
+
+    fn hold(&mut self, peer: PeerId, len: usize) {
+        self.kept += len;
+        if let Some(peer) = self.peers.get_mut(peer as usize) {
+            peer.kept += len;
+        }
+    }
+
+    /// Bytes that were kept are not any more.
+    pub(super) fn let_go(&mut self, peer: PeerId, len: usize) {
+        self.kept = self.kept.saturating_sub(len);
+        if let Some(peer) = self.peers.get_mut(peer as usize) {
+            peer.kept = peer.kept.saturating_sub(len);
+        }
+    }
+
+    /// A message that had no receive when it began is here. By now there may be one.
+    fn arrived_whole(&mut self, arrival: &Arrival, bytes: Box<[u8]>) {
+        match self.inbox.take_receive(arrival) {
+            Some(receive) => {
+                let placed = receive.buffers.fill(0, &bytes);
+                self.let_go(arrival.key.peer, arrival.len);
+                self.complete(&receive, arrival, Ok(placed));
+            }
+            None => self.inbox.keep(arrival, Body::Here(Payload::owned(bytes))),
+        }
+    }
+}
+
+/// What a header says of its message.
+#[inline]
+pub(super) fn arrival(peer: PeerId, header: &Header, len: usize) -> Arrival {
+    let tagged = header.op() != Op::Message;
+    Arrival { key: Key { tagged, peer, tag: header.tag() }, len, data: header.cq_data() }
+}
+
+/// Whether the receiver has to say when the payload is there.
+#[inline]
+pub(super) const fn wants_ack(header: &Header) -> bool {
+    let either = HeadFlags::DELIVERY_COMPLETE.union(HeadFlags::COMMIT_COMPLETE);
+    header.flags().intersects(either)
+}
+
+/// Needed of a region.
+pub(super) const NEED_READ: Flags = Flags::REMOTE_READ;
+pub(super) const NEED_WRITE: Flags = Flags::REMOTE_WRITE;

@@ -1,0 +1,105 @@
+//! PENDING. Large tagged messages: announced first, so that their bytes travel when their place is
+//! known.
+
+use fabric_core::{
+    Errno,
+    inbox::{Arrival, Receive},
+    lock::Lock,
+    matching::{Key, PeerId},
+    slab::Handle,
+};
+
+use super::{
+    Body, Core,
+    conn::{Asked, Conn, Control, Sink},
+    receive::{Broken, arrival, wants_ack},
+};
+use crate::frame::head::{Header, RtsIndex};
+
+impl<L: Lock> Core<L> {
+    /// The peer announces a message.
+    pub(super) fn handle_rts<S>(
+        &mut self,
+        me: Handle,
+        conn: &mut Conn<S>,
+        header: &Header,
+    ) -> Result<(), Broken> {
+        let index = header.index().ok_or(Errno::EPROTO)?;
+        if !conn.rendezvous || conn.asked.iter().any(|(used, _)| *used == index) {
+            return Err(Errno::EPROTO);
+        }
+        let arrival = arrival(conn.peer, header, header.message_len());
+        let ack = wants_ack(header);
+        let ep = self.eps.get_mut(conn.ep).ok_or(Errno::EPROTO)?;
+        ep.stats.received += 1;
+        match ep.inbox.take_receive(&arrival) {
+            Some(receive) => self.ask(conn, index, receive, arrival, ack),
+            None => {
+                ep.stats.unexpected += 1;
+                ep.inbox.keep(&arrival, Body::Announced { conn: me, index, ack });
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for the bytes of an announced message.
+    pub(super) fn ask<S>(
+        &mut self,
+        conn: &mut Conn<S>,
+        index: RtsIndex,
+        receive: Receive,
+        arrival: Arrival,
+        ack: bool,
+    ) {
+        conn.asked.push((index, Asked { receive: Some(receive), arrival, ack }));
+        conn.tx.control.push_back(Control::Head(Header::cts(index)));
+    }
+
+    /// Asks for the bytes of an announced message that nobody wants.
+    pub(super) fn ask_and_drop<S>(
+        &mut self,
+        conn: &mut Conn<S>,
+        index: RtsIndex,
+        len: usize,
+        ack: bool,
+    ) {
+        let key = Key { tagged: true, peer: conn.peer as PeerId, tag: 0 };
+        let arrival = Arrival { key, len, data: None };
+        conn.asked.push((index, Asked { receive: None, arrival, ack }));
+        conn.tx.control.push_back(Control::Head(Header::cts(index)));
+    }
+
+    /// The peer asks for the bytes of a message that we announced.
+    pub(super) fn handle_cts<S>(
+        &mut self,
+        conn: &mut Conn<S>,
+        header: &Header,
+    ) -> Result<(), Broken> {
+        let index = header.index().ok_or(Errno::EPROTO)?;
+        let at = conn.announced.iter().position(|(own, _)| *own == index).ok_or(Errno::EPROTO)?;
+        let (_, op) = conn.announced.swap_remove(at);
+        conn.tx.control.push_back(Control::Announced { index, op });
+        Ok(())
+    }
+
+    /// The bytes that we asked for.
+    pub(super) fn begin_data<S>(
+        &mut self,
+        conn: &mut Conn<S>,
+        header: &Header,
+    ) -> Result<Sink, Broken> {
+        let index = header.index().ok_or(Errno::EPROTO)?;
+        let at = conn.asked.iter().position(|(own, _)| *own == index).ok_or(Errno::EPROTO)?;
+        let (_, asked) = conn.asked.swap_remove(at);
+        if header.payload_len() != asked.arrival.len {
+            // The receive has not begun, and ends with the connection.
+            conn.asked.push((index, asked));
+            return Err(Errno::EPROTO);
+        }
+        let Asked { receive, arrival, ack } = asked;
+        Ok(match receive {
+            Some(receive) => Sink::Receive { receive, arrival, ack },
+            None => Sink::Drop { ack },
+        })
+    }
+}

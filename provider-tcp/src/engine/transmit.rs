@@ -1,0 +1,461 @@
+//! HOT. Operations that an endpoint starts, and what leaves on a connection.
+
+use fabric_core::{
+    Errno, Result,
+    completion::{CqError, Entry, Interest},
+    flags::Flags,
+    lock::Lock,
+    matching::PeerId,
+    mem::{Buffers, Payload},
+    op::{SendOp, TxMeta},
+    slab::Handle,
+};
+
+use super::{
+    Core, Engine,
+    conn::{Conn, Control, Current, State, Tx, place_in},
+};
+use crate::{
+    frame::{
+        Endian,
+        head::{HEAD_MAX, HeadFlags, Header, Ranges},
+    },
+    net::{Net, Stream},
+};
+
+/// Completion levels that need an answer from the peer. The wire knows no other than delivery.
+const ACKNOWLEDGED: Flags = Flags::DELIVERY_COMPLETE
+    .union(Flags::TRANSMIT_COMPLETE)
+    .union(Flags::MATCH_COMPLETE)
+    .union(Flags::COMMIT_COMPLETE);
+
+/// Payloads up to this size are copied behind their header, so that several leave in one call.
+const COPIED: usize = 4096;
+/// Staged bytes that leave without waiting for more.
+const BATCH: usize = 16 << 10;
+/// Staged bytes, on a socket that takes no more, at which operations begin to wait.
+const STAGED_MAX: usize = 64 << 10;
+/// Sends between two progress calls that leave at once: few are a conversation, many are a window.
+const BURST: u32 = 8;
+/// Tagged messages above this size are announced first.
+pub(super) const EAGER: usize = 64 << 10;
+
+/// An operation of the application that waits or is under way.
+#[derive(Debug)]
+pub(crate) struct TxOp {
+    pub(crate) ep: Handle,
+    pub(crate) peer: PeerId,
+    /// The connection, once a byte may have left on it.
+    pub(crate) conn: Option<Handle>,
+    pub(crate) interest: Interest,
+    pub(crate) kind: TxKind,
+    /// What is sent, or where a read's bytes go.
+    pub(crate) payload: Payload,
+    /// Remote CQ data.
+    pub(crate) data: Option<u64>,
+    /// Counted in `Ep::queued`.
+    pub(crate) queued: bool,
+}
+
+/// What kind of operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TxKind {
+    Send { tagged: bool, tag: u64 },
+    Write(Ranges),
+    Read(Ranges),
+}
+
+impl TxKind {
+    /// Completion flags.
+    #[inline]
+    pub(crate) const fn flags(&self) -> Flags {
+        match self {
+            Self::Send { tagged: true, .. } => Flags::SEND.union(Flags::TAGGED),
+            Self::Send { tagged: false, .. } => Flags::SEND.union(Flags::MSG),
+            Self::Write(_) => Flags::RMA.union(Flags::WRITE),
+            Self::Read(_) => Flags::RMA.union(Flags::READ),
+        }
+    }
+}
+
+/// Whether an operation completes with the peer's answer only.
+#[inline]
+fn acknowledged(interest: &Interest) -> bool {
+    !interest.silent && interest.flags.intersects(ACKNOWLEDGED)
+}
+
+fn head_flags(interest: &Interest) -> HeadFlags {
+    if !acknowledged(interest) {
+        HeadFlags::empty()
+    } else if interest.flags.contains(Flags::COMMIT_COMPLETE) {
+        HeadFlags::COMMIT_COMPLETE
+    } else {
+        HeadFlags::DELIVERY_COMPLETE
+    }
+}
+
+fn message(tagged: bool, tag: u64, len: usize, data: Option<u64>) -> Header {
+    let header = if tagged { Header::tagged(tag, len) } else { Header::message(len) };
+    match data {
+        Some(data) => header.with_cq_data(data),
+        None => header,
+    }
+}
+
+impl<L: Lock, N: Net> Engine<L, N> {
+    /// Posts a send of `buffers`, which describe `op.iov`, to a peer.
+    #[inline]
+    pub(crate) fn post_send(
+        &mut self,
+        ep: Handle,
+        peer: PeerId,
+        op: &SendOp<'_>,
+        buffers: Buffers,
+    ) -> Result<()> {
+        let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
+        if op.meta.injects() && buffers.len() > state.limits.inject {
+            return Err(Errno::EINVAL);
+        }
+        let interest = op.meta.interest();
+        let kind = TxKind::Send { tagged: op.tagged, tag: op.tag };
+        let known = state.peers.get(peer as usize).and_then(|peer| peer.conn);
+        if let Some(handle) = known
+            && let Some(conn) = self.conns.get_mut(handle)
+            && conn.state == State::Open
+            && conn.tx.is_clear()
+            && buffers.len() <= COPIED
+            && !acknowledged(&interest)
+            && (!conn.tx.blocked || conn.tx.staged() < STAGED_MAX)
+        {
+            let header = message(op.tagged, op.tag, buffers.len(), op.meta.cq_data());
+            conn.tx.stage(conn.endian, &header, &buffers);
+            state.stats.eager += 1;
+            state.report.sent(&interest, kind.flags(), buffers.len());
+            let more =
+                op.meta.flags.contains(Flags::MORE) || !state.limits.coalesce_now(conn, self.round);
+            if conn.tx.blocked {
+                return Ok(());
+            }
+            if more && conn.tx.staged() < BATCH {
+                self.list(handle);
+            } else {
+                self.pump(handle);
+            }
+            return Ok(());
+        }
+        let payload =
+            if op.meta.injects() { Payload::copied(&buffers) } else { Payload::borrowed(buffers) };
+        self.post(TxOp::new(ep, peer, &op.meta, kind, payload))
+    }
+
+    /// Takes an operation: into the queue of its connection, or of its peer if there is none.
+    pub(crate) fn post(&mut self, mut op: TxOp) -> Result<()> {
+        let (ep, peer) = (op.ep, op.peer);
+        let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
+        if state.queued >= state.limits.outstanding {
+            // Two sides that only post would otherwise wait for each other for ever.
+            self.progress();
+            return Err(Errno::EAGAIN);
+        }
+        let more = op.interest.flags.contains(Flags::MORE);
+        op.queued = true;
+        state.queued += 1;
+        state.stats.queued += 1;
+        let known = state.peers.get(peer as usize).and_then(|peer| peer.conn);
+        let handle = self.core.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
+        let open = known
+            .filter(|conn| self.conns.get(*conn).is_some_and(|conn| conn.state == State::Open));
+        if let Some(known) = open
+            && let Some(conn) = self.conns.get_mut(known)
+        {
+            conn.tx.queue.push_back(handle);
+            if conn.tx.blocked {
+            } else if more {
+                self.list(known);
+            } else {
+                self.pump(known);
+            }
+            return Ok(());
+        }
+        if let Some(state) = self.core.eps.get_mut(ep)
+            && let Some(peer) = state.peers.get_mut(peer as usize)
+        {
+            peer.waiting.push_back(handle);
+        }
+        if known.is_none() {
+            self.reach(ep, peer);
+        }
+        Ok(())
+    }
+
+    /// Sends until nothing is left or the socket takes no more.
+    pub(crate) fn pump(&mut self, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(handle) else { return };
+        if conn.state != State::Open {
+            return;
+        }
+        match self.core.pump(handle, conn) {
+            Ok(()) => {
+                let answered = conn.tx.is_clear();
+                self.rewatch(handle);
+                if answered {
+                    self.resume_behind_answers(handle);
+                }
+            }
+            Err(reason) => self.down(handle, reason),
+        }
+    }
+
+    /// The socket has room again, or a connect has ended.
+    pub(super) fn writable(&mut self, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(handle) else { return };
+        if conn.state == State::Connecting {
+            self.connected(handle);
+            return;
+        }
+        conn.tx.blocked = false;
+        self.pump(handle);
+    }
+}
+
+impl super::Limits {
+    /// Whether a staged message leaves now: few sends since the last progress call.
+    #[inline]
+    fn coalesce_now<S>(&self, conn: &mut Conn<S>, round: u32) -> bool {
+        if !self.coalesce {
+            return true;
+        }
+        let (since, count) = &mut conn.tx.burst;
+        if *since != round {
+            (*since, *count) = (round, 0);
+        }
+        *count += 1;
+        *count <= BURST
+    }
+}
+
+impl Tx {
+    /// Stages a header alone.
+    #[inline]
+    pub(super) fn head(&mut self, endian: Endian, header: &Header) {
+        let mut bytes = [0; HEAD_MAX];
+        let len = header.emit(endian, self.id, &mut bytes);
+        self.id = self.id.wrapping_add(1);
+        self.out.extend_from_slice(&bytes[..len]);
+    }
+
+    /// Stages a header and its payload.
+    #[inline]
+    pub(super) fn stage(&mut self, endian: Endian, header: &Header, payload: &Buffers) {
+        self.head(endian, header);
+        let at = self.out.len();
+        self.out.resize(at + payload.len(), 0);
+        payload.gather(0, &mut self.out[at..]);
+    }
+
+    /// What leaves from where it is.
+    fn direct(&self, ops: &fabric_core::slab::Slab<TxOp>) -> Buffers {
+        match &self.current {
+            None => Buffers::EMPTY,
+            Some(Current::Op { op, at }) => ops.get(*op).map_or(Buffers::EMPTY, |op| {
+                let all = op.payload.buffers();
+                all.slice(*at, all.len() - at)
+            }),
+            Some(Current::Answer { pieces, at, .. }) => place_in(pieces, *at),
+        }
+    }
+}
+
+impl<L: Lock> Core<L> {
+    fn pump<S: Stream>(&mut self, me: Handle, conn: &mut Conn<S>) -> Result<()> {
+        loop {
+            while conn.tx.current.is_none() && conn.tx.staged() < BATCH {
+                if let Some(control) = conn.tx.control.pop_front() {
+                    self.answer(conn, control);
+                } else if let Some(op) = conn.tx.queue.pop_front() {
+                    if !self.start(me, conn, op) {
+                        conn.tx.queue.push_front(op);
+                        break;
+                    }
+                } else {
+                    break;
+                }
+            }
+            let direct = conn.tx.direct(&self.ops);
+            let total = conn.tx.staged() + direct.len();
+            if total == 0 {
+                if conn.tx.current.is_some() {
+                    self.end_current(conn)?;
+                    continue;
+                }
+                conn.tx.out.clear();
+                conn.tx.sent = 0;
+                conn.tx.blocked = false;
+                return Ok(());
+            }
+            if let Some(Current::Answer { pieces, .. }) = &conn.tx.current
+                && !pieces.iter().all(|(_, region)| region.is_open())
+            {
+                // The header is out, so the rest cannot be anything but these bytes.
+                return Err(Errno::ENOKEY);
+            }
+            let sent = match conn.stream.send(&conn.tx.out[conn.tx.sent..], &direct) {
+                Ok(sent) => sent,
+                Err(Errno::EAGAIN) => 0,
+                Err(reason) => return Err(reason),
+            };
+            let staged = sent.min(conn.tx.staged());
+            conn.tx.sent += staged;
+            if conn.tx.staged() == 0 {
+                conn.tx.out.clear();
+                conn.tx.sent = 0;
+            }
+            match &mut conn.tx.current {
+                Some(Current::Op { at, .. } | Current::Answer { at, .. }) => *at += sent - staged,
+                None => {}
+            }
+            if sent < total {
+                conn.tx.blocked = true;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Stages an answer.
+    fn answer<S>(&mut self, conn: &mut Conn<S>, control: Control) {
+        match control {
+            Control::Head(header) => conn.tx.head(conn.endian, &header),
+            Control::ReadResponse { pieces, len } => {
+                conn.tx.head(conn.endian, &Header::read_response(len));
+                conn.tx.current = Some(Current::Answer { pieces, at: 0, len });
+            }
+            Control::Announced { index, op } => {
+                let Some(entry) = self.ops.get(op) else { return };
+                let flags = head_flags(&entry.interest);
+                let len = entry.payload.buffers().len();
+                if acknowledged(&entry.interest) {
+                    conn.acks.push_back(op);
+                }
+                conn.tx.head(conn.endian, &Header::data(index, len).with_flags(flags));
+                conn.tx.current = Some(Current::Op { op, at: 0 });
+            }
+        }
+    }
+
+    /// Stages an operation's header, and its payload if that is small. `false`: it must wait.
+    fn start<S>(&mut self, me: Handle, conn: &mut Conn<S>, handle: Handle) -> bool {
+        // A cancelled operation leaves its handle behind.
+        let Some(op) = self.ops.get_mut(handle) else { return true };
+        let buffers = *op.payload.buffers();
+        let mut header = match op.kind {
+            TxKind::Send { tagged: true, tag } if conn.rendezvous && buffers.len() > EAGER => {
+                let Some(index) = conn.free_index() else { return false };
+                conn.announced.push((index, handle));
+                Header::rts(index, tag, buffers.len())
+            }
+            TxKind::Send { tagged, tag } => message(tagged, tag, buffers.len(), None),
+            TxKind::Write(ranges) => Header::write(ranges),
+            TxKind::Read(ranges) => Header::read(ranges),
+        };
+        if let Some(data) = op.data {
+            header = header.with_cq_data(data);
+        }
+        op.conn = Some(me);
+        let is_read = matches!(op.kind, TxKind::Read(_));
+        let acknowledged = acknowledged(&op.interest);
+        if !is_read {
+            header = header.with_flags(head_flags(&op.interest));
+        }
+        let queued = std::mem::take(&mut op.queued);
+        let ep = op.ep;
+        if let Some(ep) = self.eps.get_mut(ep) {
+            ep.queued -= usize::from(queued);
+        }
+        if is_read {
+            conn.tx.head(conn.endian, &header);
+            conn.reads.push_back(handle);
+            return true;
+        }
+        if header.index().is_some() {
+            conn.tx.head(conn.endian, &header);
+            if let Some(ep) = self.eps.get_mut(ep) {
+                ep.stats.rendezvous += 1;
+            }
+            return true;
+        }
+        if acknowledged {
+            conn.acks.push_back(handle);
+        }
+        if buffers.len() <= COPIED {
+            conn.tx.stage(conn.endian, &header, &buffers);
+            if !acknowledged {
+                self.finish(handle, Ok(buffers.len()));
+            }
+        } else {
+            conn.tx.head(conn.endian, &header);
+            conn.tx.current = Some(Current::Op { op: handle, at: 0 });
+        }
+        true
+    }
+
+    /// All of a payload has left.
+    fn end_current<S>(&mut self, conn: &mut Conn<S>) -> Result<()> {
+        match conn.tx.current.take() {
+            Some(Current::Op { op, .. }) => {
+                if let Some(entry) = self.ops.get(op)
+                    && !acknowledged(&entry.interest)
+                {
+                    let len = entry.payload.buffers().len();
+                    self.finish(op, Ok(len));
+                }
+                Ok(())
+            }
+            // Fewer bytes than announced would leave the peer waiting for the rest.
+            Some(Current::Answer { at, len, .. }) if at != len => Err(Errno::EIO),
+            Some(Current::Answer { len, .. }) => {
+                if let Some(ep) = self.eps.get_mut(conn.ep) {
+                    ep.read_served(len);
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Ends an operation, exactly once, and tells its owner. `Ok` carries the bytes moved.
+    pub(crate) fn finish(&mut self, handle: Handle, outcome: Result<usize>) {
+        let Some(op) = self.ops.remove(handle) else { return };
+        let Some(ep) = self.eps.get_mut(op.ep) else { return };
+        ep.queued -= usize::from(op.queued);
+        match outcome {
+            Ok(bytes) => ep.report.sent(&op.interest, op.kind.flags(), bytes),
+            Err(reason) => {
+                let src = ep.source(op.peer);
+                let entry = Entry { src, ..Entry::new(op.interest.context, op.kind.flags()) };
+                let mut error = CqError::new(entry, reason);
+                if let Some(peer) = ep.peers.get(op.peer as usize) {
+                    error = error.data(&peer.address.to_bytes());
+                }
+                ep.report.send_failed(error);
+            }
+        }
+    }
+}
+
+impl TxOp {
+    pub(crate) const fn new(
+        ep: Handle,
+        peer: PeerId,
+        meta: &TxMeta,
+        kind: TxKind,
+        payload: Payload,
+    ) -> Self {
+        let (interest, data) = (meta.interest(), meta.cq_data());
+        Self { ep, peer, conn: None, interest, kind, payload, data, queued: false }
+    }
+
+    /// The application believes it done.
+    pub(super) fn is_injected(&self) -> bool {
+        self.interest.silent || self.interest.flags.contains(Flags::INJECT)
+    }
+}

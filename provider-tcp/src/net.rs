@@ -1,0 +1,92 @@
+//! PENDING. What the engine needs of the network, and real sockets that offer it.
+//!
+//! The engine sees [`Net`] and [`Stream`] only, so that tests can put two engines on both ends of a
+//! scripted stream that splits, delays and cuts.
+
+mod memory;
+mod poller;
+mod sockets;
+
+use std::{net::SocketAddr, os::fd::RawFd, time::Instant};
+
+use fabric_core::{Errno, Result, mem::Buffers};
+
+pub(crate) use self::{poller::Poller, sockets::Sockets};
+
+/// A connected, or connecting, stream of bytes that never blocks.
+pub(crate) trait Stream: Send + 'static {
+    /// Hands over `bytes`, then what `data` describes, in one step. Returns how many were taken:
+    /// at least one, or `EAGAIN`.
+    fn send(&mut self, bytes: &[u8], data: &Buffers) -> Result<usize>;
+    /// Fills `data`, then `rest`, in one step. Returns how many bytes there were: zero at the end
+    /// of the stream, `EAGAIN` if none is there now.
+    fn receive(&mut self, data: &Buffers, rest: &mut [u8]) -> Result<usize>;
+    /// Before it is closed: says that nothing more will come, and lets go of what has come, so that
+    /// what was handed over is still delivered.
+    fn finish(&mut self);
+}
+
+/// What to be told about a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interest {
+    /// Bytes to read, or the end.
+    pub(crate) read: bool,
+    /// Room to write, or a connection that came up.
+    pub(crate) write: bool,
+}
+
+/// Something is to be done for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// As given to [`Net::watch`] or [`Net::listen`].
+    pub(crate) token: u64,
+    /// There is something to read, or the stream has ended.
+    pub(crate) read: bool,
+    /// There is room to write.
+    pub(crate) write: bool,
+}
+
+/// A stream that a peer has opened.
+#[derive(Debug)]
+pub(crate) struct Accepted<S> {
+    /// The stream.
+    pub(crate) stream: S,
+    /// Where it comes from.
+    pub(crate) peer: SocketAddr,
+}
+
+/// The network of one engine.
+pub(crate) trait Net: Send + 'static {
+    /// Streams.
+    type Stream: Stream;
+
+    /// Starts to listen at an address; port zero is any. Returns the address with its port.
+    fn listen(&mut self, address: SocketAddr, token: u64) -> Result<SocketAddr>;
+    /// The next stream that a peer has opened.
+    fn accept(&mut self) -> Result<Accepted<Self::Stream>>;
+    /// Stops listening.
+    fn stop_listening(&mut self);
+    /// Begins to connect from an address (with a port of the system's choice) to another.
+    fn connect(&mut self, from: Option<SocketAddr>, to: SocketAddr) -> Result<Self::Stream>;
+    /// What became of a connect, once the stream is ready to write.
+    fn outcome(&mut self, stream: &Self::Stream) -> Result<()>;
+    /// Told of a stream from now on, under a token.
+    fn watch(&mut self, stream: &Self::Stream, token: u64, interest: Interest) -> Result<()>;
+    /// Other interest in a watched stream.
+    fn change(&mut self, stream: &Self::Stream, token: u64, interest: Interest);
+    /// Hands over what is ready, up to a bound.
+    fn ready(&mut self, out: &mut Vec<Ready>);
+    /// The present time.
+    fn now(&self) -> Instant;
+    /// A descriptor that is readable while anything is ready, and from `at` on.
+    fn wait_fd(&self) -> RawFd;
+    /// Makes the descriptor readable at this time.
+    fn set_alarm(&mut self, at: Option<Instant>);
+    /// Makes the descriptor readable until the next [`Net::ready`].
+    fn wake(&mut self);
+}
+
+/// An error of the operating system as it is reported.
+fn errno(e: rustix::io::Errno) -> Errno {
+    e.into()
+}
