@@ -33,7 +33,7 @@ pub fn read() -> Result<Vec<Interface>> {
     let interface = |address: Address| {
         let at = links.iter().position(|link| link.index == address.index)?;
         let link = links.get(at)?;
-        let default = defaults.contains(&(link.name.clone(), address.ip.is_ipv4()));
+        let default = defaults.contains(&link.name);
         Some(describe(link, address, default, speeds.get(at).copied().unwrap_or(0)))
     };
     Ok(addresses.into_iter().filter_map(interface).collect())
@@ -90,8 +90,8 @@ fn speed(link: &Link) -> Option<u32> {
     text("speed")?.trim().parse().ok()
 }
 
-/// Names of interfaces that lead everywhere, with whether they do so for IPv4.
-fn default_routes(v4: &str, v6: &str) -> HashSet<(String, bool)> {
+/// Names of the interfaces that lead everywhere in IPv4 or IPv6.
+fn default_routes(v4: &str, v6: &str) -> HashSet<String> {
     /// Routes that refuse are routes of the table, too.
     const REJECT: u32 = 0x200;
     let zero = |text: &str| !text.is_empty() && text.bytes().all(|digit| digit == b'0');
@@ -100,13 +100,13 @@ fn default_routes(v4: &str, v6: &str) -> HashSet<(String, bool)> {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let (name, flags) = (*fields.first()?, hex(fields.get(3)?)?);
         let default = zero(fields.get(1)?) && zero(fields.get(7)?);
-        (default && flags & REJECT == 0).then(|| (name.to_owned(), true))
+        (default && flags & REJECT == 0).then(|| name.to_owned())
     });
     let v6 = v6.lines().take(ROUTES).filter_map(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let (name, flags) = (*fields.get(9)?, hex(fields.get(8)?)?);
         let default = zero(fields.first()?) && zero(fields.get(1)?) && name != "lo";
-        (default && flags & REJECT == 0).then(|| (name.to_owned(), false))
+        (default && flags & REJECT == 0).then(|| name.to_owned())
     });
     v4.chain(v6).collect()
 }
@@ -128,8 +128,7 @@ mod tests {
              fd{0} 40 {zeroes} 00 {zeroes} 00000100 1 0 00000001 eth1\n",
             "0".repeat(30)
         );
-        let expected = [("eth0".to_owned(), true), ("wlan0".to_owned(), false)];
-        assert_eq!(default_routes(v4, &v6), expected.into());
+        assert_eq!(default_routes(v4, &v6), ["eth0".to_owned(), "wlan0".to_owned()].into());
         assert!(default_routes("", "x").is_empty() && default_routes("h\n\n", "\n").is_empty());
     }
 
