@@ -19,3 +19,12 @@ pub fn library() -> PathBuf {
         None => panic!("none of {candidates:?} exists: build it first, or name it in PERCALE_LIB"),
     }
 }
+
+/// An upstream library to compare with: what `PERCALE_UPSTREAM_LIB` names, else that of the MPICH
+/// wheel in `build/venv`, if there is one.
+pub fn upstream() -> Option<PathBuf> {
+    let wheel =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../build/venv/lib/mpich/libfabric.so.1").into();
+    let named = env::var_os("PERCALE_UPSTREAM_LIB").map(PathBuf::from);
+    named.or(Some(wheel)).filter(|library| library.exists())
+}

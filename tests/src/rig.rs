@@ -174,7 +174,7 @@ impl Running {
 }
 
 /// `unshare` with the rights that it needs, `None` where the host grants none.
-fn unshare(args: &[&str]) -> Option<Vec<String>> {
+pub fn unshare(args: &[&str]) -> Option<Vec<String>> {
     static AS_WHO: OnceLock<Option<Vec<String>>> = OnceLock::new();
     let who = AS_WHO.get_or_init(|| {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();

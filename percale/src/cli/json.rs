@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(offer["fabric_attr"]["prov_name"], "shm");
         assert_eq!(offer["tx_attr"]["inject_size"], 4096);
         assert_eq!(offer["domain_attr"]["mr_mode"][0], "FI_MR_VIRT_ADDR");
-        assert!(value["rejections"].as_array().unwrap().iter().any(|r| r["provider"] == "tcp"));
+        assert!(value["rejections"].as_array().unwrap().iter().any(|r| r["provider"] == "verbs"));
         assert_eq!(offer["ep_attr"]["protocol"], "FI_PROTO_SHM");
         assert_eq!(offer["ep_attr"]["max_msg_size"], "18446744073709551615");
         let count = percale::param::KNOWN.len();

@@ -4,10 +4,11 @@ use std::fmt::{self, Write};
 
 use percale::{
     Info,
-    attr::{AvType, EpType, Progress, ResourceMgmt, Threading, protocol},
+    attr::{AvType, EpType, Progress, ResourceMgmt, Threading, addr_format, protocol},
     discovery::{Names, format_name},
     flags::Flags,
 };
+use provider_tcp::address::SocketAddress;
 use serde::{Serialize, Serializer};
 
 /// Columns that are as wide as their widest cell; the last one is not padded.
@@ -111,9 +112,8 @@ pub(super) fn attributes(info: &Info) -> Vec<(&'static str, Value)> {
     all.put("caps", bits("FI_", info.caps));
     all.put("mode", bits("FI_", info.mode));
     all.text("addr_format", format_name(info.addr_format));
-    let address = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
-    all.text("src_addr", address(&info.src_addr));
-    all.text("dest_addr", address(&info.dest_addr));
+    all.text("src_addr", address(info.addr_format, &info.src_addr));
+    all.text("dest_addr", address(info.addr_format, &info.dest_addr));
     if let Some(tx) = &info.tx {
         all.put("tx_attr.caps", bits("FI_", tx.caps));
         all.put("tx_attr.mode", bits("FI_", tx.mode));
@@ -210,6 +210,14 @@ impl Attributes {
     }
 }
 
+/// Socket addresses as address vectors print them; others are text already.
+fn address(format: u32, bytes: &[u8]) -> String {
+    match SocketAddress::parse(bytes) {
+        Ok(address) if format != addr_format::STR => address.to_string(),
+        _ => String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned(),
+    }
+}
+
 fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
@@ -241,6 +249,14 @@ fn kinds(caps: Flags) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses() {
+        let bytes = [2, 0, 0, 7, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(address(addr_format::SOCKADDR_IN, &bytes), "fi_sockaddr_in://10.0.0.1:7");
+        assert_eq!(address(addr_format::STR, b"fi_shm://a\0"), "fi_shm://a");
+        assert_eq!(address(addr_format::SOCKADDR_IN, b""), "");
+    }
 
     #[test]
     fn offers_of_this_build() {

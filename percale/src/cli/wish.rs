@@ -10,7 +10,7 @@ use percale::{
 #[derive(clap::Args)]
 pub(crate) struct Wish {
     /// Provider, with layers: tcp, "tcp;ofi_rxm"
-    #[arg(long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME")]
     provider: Option<String>,
     /// Capabilities, as in msg,tagged,remote_comm
     #[arg(long, value_name = "LIST", value_parser = caps, default_value = "", hide_default_value = true)]

@@ -1,6 +1,11 @@
 //! SETUP. What Linux knows of its interfaces.
 
-use std::{collections::HashSet, fs, path::Path};
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    path::Path,
+};
 
 use fabric_core::Result;
 
@@ -20,23 +25,28 @@ const IFA_F_DEPRECATED: u32 = 0x20;
 const IFA_F_TENTATIVE: u32 = 0x40;
 const IFA_F_OPTIMISTIC: u32 = 4;
 
-/// Lines of a table of routes that are looked at.
+/// Lines of a table of routes that are looked at; default routes are among the first.
 const ROUTES: usize = 4096;
 
 /// Every address of every interface of this network namespace, in the kernel's order.
 pub fn read() -> Result<Vec<Interface>> {
     let links = collect(List::Links, |message| message.link())?;
     let addresses = collect(List::Addresses, |message| message.address())?;
-    let table = |path| fs::read_to_string(path).unwrap_or_default();
     let defaults = default_routes(&table("/proc/net/route"), &table("/proc/net/ipv6_route"));
     let speeds: Vec<u32> = links.iter().map(|link| speed(link).unwrap_or(0)).collect();
     let interface = |address: Address| {
         let at = links.iter().position(|link| link.index == address.index)?;
         let link = links.get(at)?;
-        let default = defaults.contains(&(link.name.clone(), address.ip.is_ipv4()));
+        let default = defaults.contains(&link.name);
         Some(describe(link, address, default, speeds.get(at).copied().unwrap_or(0)))
     };
     Ok(addresses.into_iter().filter_map(interface).collect())
+}
+
+/// The beginning of a table; empty where the kernel has none.
+fn table(path: &str) -> Vec<String> {
+    let lines = File::open(path).map(|file| BufReader::new(file).lines());
+    lines.into_iter().flatten().map_while(Result::ok).take(ROUTES).collect()
 }
 
 fn describe(link: &Link, address: Address, default_route: bool, speed: u32) -> Interface {
@@ -75,9 +85,12 @@ fn kind(kind: &str) -> Kind {
     }
 }
 
-/// Megabits a second, if the device tells. What is mounted at `/sys` may show another namespace's
+/// Megabits a second, if it is a device and tells. What is mounted at `/sys` may show another namespace's
 /// devices of the same names, so index and hardware address have to agree.
 fn speed(link: &Link) -> Option<u32> {
+    if kind(&link.kind) != Kind::Device || link.flags & IFF_LOOPBACK != 0 {
+        return None;
+    }
     // A name with a slash cannot be; it would lead elsewhere.
     let place = Path::new("/sys/class/net").join(Path::new(&link.name).file_name()?);
     let text = |file: &str| fs::read_to_string(place.join(file)).ok();
@@ -90,23 +103,23 @@ fn speed(link: &Link) -> Option<u32> {
     text("speed")?.trim().parse().ok()
 }
 
-/// Names of interfaces that lead everywhere, with whether they do so for IPv4.
-fn default_routes(v4: &str, v6: &str) -> HashSet<(String, bool)> {
+/// Names of the interfaces that lead everywhere in IPv4 or IPv6.
+fn default_routes(v4: &[String], v6: &[String]) -> HashSet<String> {
     /// Routes that refuse are routes of the table, too.
     const REJECT: u32 = 0x200;
     let zero = |text: &str| !text.is_empty() && text.bytes().all(|digit| digit == b'0');
     let hex = |text: &str| u32::from_str_radix(text, 16).ok();
-    let v4 = v4.lines().skip(1).take(ROUTES).filter_map(|line| {
+    let v4 = v4.iter().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let (name, flags) = (*fields.first()?, hex(fields.get(3)?)?);
         let default = zero(fields.get(1)?) && zero(fields.get(7)?);
-        (default && flags & REJECT == 0).then(|| (name.to_owned(), true))
+        (default && flags & REJECT == 0).then(|| name.to_owned())
     });
-    let v6 = v6.lines().take(ROUTES).filter_map(|line| {
+    let v6 = v6.iter().filter_map(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let (name, flags) = (*fields.get(9)?, hex(fields.get(8)?)?);
         let default = zero(fields.first()?) && zero(fields.get(1)?) && name != "lo";
-        (default && flags & REJECT == 0).then(|| (name.to_owned(), false))
+        (default && flags & REJECT == 0).then(|| name.to_owned())
     });
     v4.chain(v6).collect()
 }
@@ -128,9 +141,11 @@ mod tests {
              fd{0} 40 {zeroes} 00 {zeroes} 00000100 1 0 00000001 eth1\n",
             "0".repeat(30)
         );
-        let expected = [("eth0".to_owned(), true), ("wlan0".to_owned(), false)];
-        assert_eq!(default_routes(v4, &v6), expected.into());
-        assert!(default_routes("", "x").is_empty() && default_routes("h\n\n", "\n").is_empty());
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let found = default_routes(&lines(v4), &lines(&v6));
+        assert_eq!(found, ["eth0".to_owned(), "wlan0".to_owned()].into());
+        assert!(default_routes(&lines("h\n\n"), &lines("\nx")).is_empty());
+        assert!(table("/nonexistent").is_empty() && !table("/proc/net/route").is_empty());
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! 3. faster devices, as far as they tell their speed;
 //! 4. the default route's interface;
 //! 5. addresses that are not deprecated;
-//! 6. the kernel's order of interfaces, IPv4 before IPv6, primary before secondary addresses.
+//! 6. the kernel's order of interfaces, IPv4 before IPv6, primary before secondary addresses, and
+//!    the kernel's order of these.
 //!
 //! A bridge counts as a device where it carries the default route: the host's own address is there
 //! then. Its speed is nobody's, and is not looked at.
@@ -30,7 +31,6 @@ pub fn rank(interfaces: &mut [Interface]) {
         (
             (reach, kind, Reverse(speed), !each.default_route, each.deprecated),
             (each.index, each.address.family() == Family::Ipv6, each.secondary),
-            each.address.to_bytes(),
         )
     });
 }

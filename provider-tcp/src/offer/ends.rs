@@ -81,16 +81,12 @@ pub(super) fn of<'a>(
             let fix = "give a node or a service, or leave FI_SOURCE out";
             return Err(refuse("node", "FI_SOURCE without a name", "nothing", fix));
         }
-        let mut ends = own(interfaces, &names(request)?, "node")?;
-        ends.iter_mut().for_each(|end| end.dest = dest);
-        return Ok(ends);
+        let ends = own(interfaces, &names(request)?, "node")?;
+        return towards_each(ends, dest.as_slice());
     }
     let dests = if named { names(request)? } else { Vec::from_iter(dest) };
     match (source, dests.is_empty()) {
-        (Some(source), _) => {
-            let ends = own(interfaces, &[source], "src_addr")?;
-            Ok(if dests.is_empty() { ends } else { towards_each(&ends, &dests) })
-        }
+        (Some(source), _) => towards_each(own(interfaces, &[source], "src_addr")?, &dests),
         (None, true) => Ok(listing(interfaces, request)),
         (None, false) => towards(interfaces, &dests),
     }
@@ -109,9 +105,9 @@ fn listing<'a>(interfaces: &'a Interfaces, request: &Request<'_>) -> Vec<End<'a>
     interfaces.listed().map(end).collect()
 }
 
-/// Addresses to use as one's own. A wildcard stands for all; the interfaces follow it, for
-/// programs that name a domain, and precede it in nothing: who listens on all is reached over all.
-/// Where the user has chosen interfaces, the wildcard would not respect that.
+/// Addresses to use as one's own. A wildcard stands for all, and who listens on all is reached over
+/// all; the interfaces follow it, for programs that name a domain. Where the user has chosen
+/// interfaces, the wildcard would not respect that.
 fn own<'a>(
     interfaces: &'a Interfaces,
     addresses: &[SocketAddress],
@@ -148,14 +144,31 @@ fn own<'a>(
     Ok(ends)
 }
 
-/// From addresses that were chosen to each destination of their family.
-fn towards_each<'a>(ends: &[End<'a>], dests: &[SocketAddress]) -> Vec<End<'a>> {
+/// From addresses that were chosen to each destination of their family, if there are any.
+fn towards_each<'a>(
+    ends: Vec<End<'a>>,
+    dests: &[SocketAddress],
+) -> Result<Vec<End<'a>>, Box<Rejection>> {
+    if dests.is_empty() {
+        return Ok(ends);
+    }
+    let same = |end: &&End<'a>, dest: &SocketAddress| {
+        end.source.is_some_and(|source| source.family() == dest.family())
+    };
     let pairs = dests.iter().flat_map(|dest| {
-        let same =
-            |end: &&End<'a>| end.source.is_none_or(|source| source.family() == dest.family());
-        ends.iter().filter(same).map(|end| End { dest: Some(*dest), ..end.clone() })
+        let fitting = ends.iter().filter(move |end| same(end, dest));
+        fitting.map(|end| End { dest: Some(*dest), ..end.clone() })
     });
-    pairs.collect()
+    let pairs: Vec<End<'a>> = pairs.collect();
+    if pairs.is_empty() {
+        let fix = "name a source and a destination of one family";
+        let ips = |all: Vec<String>| all.join(", ");
+        let wanted = ips(dests.iter().map(|dest| dest.ip().to_string()).collect());
+        let own = ends.iter().filter_map(|end| end.source);
+        let offered = ips(own.map(|source| source.ip().to_string()).collect());
+        return Err(refuse("dest_addr", wanted, offered, fix));
+    }
+    Ok(pairs)
 }
 
 /// To destinations: over the interface of the route first, then over others, for programs that

@@ -202,6 +202,9 @@ fn destinations() {
     };
     let both = ask(&host(""), &Request { hints: Some(&hints), ..Request::default() }).unwrap();
     assert_eq!(both, ["3 eth0 10.0.0.5:0 > 10.0.0.6:9"]);
+    let hints = Info { dest_addr: address("[fd00::6]:9").to_bytes(), ..hints };
+    let request = Request { hints: Some(&hints), ..Request::default() };
+    assert_eq!(ask(&host(""), &request).unwrap_err().attribute, "dest_addr");
 }
 
 #[test]
