@@ -153,7 +153,7 @@ fn the_descriptor_of_a_queue_tells_of_requests() {
         let passive = world.try_ep(info.0).expect("endpoint");
         assert_eq!(bind(passive, ours, NONE), 0);
         let object = passive.expose_provenance();
-        scope.spawn(move || {
+        let accepting = scope.spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(5));
             assert_eq!(accept(core::ptr::with_exposed_provenance_mut(object), b"up"), 0);
         });
@@ -162,6 +162,7 @@ fn the_descriptor_of_a_queue_tells_of_requests() {
         // SAFETY: the queue is open, the buffer of this length.
         let code = unsafe { ((*(*theirs).ops).sread)(theirs, &raw mut event, buf, 512, -1, 0) };
         assert_eq!((code, event, &room.0[16..18]), (18, FI_CONNECTED, b"up".as_slice()));
+        accepting.join().expect("accepted");
         assert_eq!(read(ours, FI_CONNECTED).object, passive.cast());
         assert_eq!(close(passive), 0);
     });
