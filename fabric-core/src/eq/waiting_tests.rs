@@ -126,16 +126,18 @@ fn blocking_reads() {
         let _bound = socket.bind();
         assert_eq!(eq.read_blocking(NONE, 0).unwrap_err(), Errno::EAGAIN);
         assert_eq!(eq.read_blocking(NONE, 5).unwrap_err(), Errno::EAGAIN);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                thread::sleep(Duration::from_millis(5));
-                socket.signal.set();
-                thread::sleep(Duration::from_millis(5));
-                eq.push_error(ErrorEvent::new(1, 0, Errno::EIO));
-            });
-            assert_eq!(eq.read_blocking(NONE, -1).unwrap().number(), 3);
-            assert_eq!(eq.read_blocking(NONE, -1).unwrap_err(), Errno::EAVAIL);
-        });
+        let soon = |act: &(dyn Fn() + Sync)| {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    thread::sleep(Duration::from_millis(5));
+                    act();
+                });
+                eq.read_blocking(NONE, -1)
+            })
+        };
+        assert_eq!(soon(&|| socket.signal.set()).unwrap().number(), 3);
+        let failure = || eq.push_error(ErrorEvent::new(1, 0, Errno::EIO));
+        assert_eq!(soon(&failure).unwrap_err(), Errno::EAVAIL);
     }
 }
 

@@ -171,4 +171,29 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { addresses.next() }, Err(Errno::EINVAL));
     }
+
+    #[test]
+    fn the_length_of_one_address_is_its_formats() {
+        let one = |addr: &[u8], format| {
+            // SAFETY: every address here is as long as its format may say.
+            unsafe { one(addr.as_ptr(), format, &ShmAddresses) }.map(<[u8]>::len)
+        };
+        let mut socket = [0u8; 64];
+        for (family, len) in [(libc::AF_INET, 16), (libc::AF_INET6, 28), (libc::AF_IB, 48)] {
+            socket[..2].copy_from_slice(&(family as libc::sa_family_t).to_ne_bytes());
+            assert_eq!(one(&socket, addr_format::SOCKADDR), Ok(len));
+            assert_eq!(one(&socket, addr_format::SOCKADDR_IN), Ok(16), "no more is read");
+        }
+        assert_eq!(one(&socket, addr_format::SOCKADDR_IN6), Ok(28));
+        assert_eq!(one(&socket, addr_format::SOCKADDR_IB), Ok(48));
+        assert_eq!(one(&[0; 64], addr_format::SOCKADDR), Err(Errno::EINVAL));
+        assert_eq!(one(b"host\0more\0", addr_format::STR), Ok(5));
+        assert_eq!(one(&[b'x'; MAX_TEXT], addr_format::STR), Err(Errno::EINVAL));
+        // The lengths of its own texts differ.
+        assert_eq!(one(&socket, addr_format::UNSPEC), Err(Errno::EINVAL));
+        assert_eq!(one(&socket, 77), Err(Errno::EINVAL));
+        // SAFETY: null is refused.
+        let null = unsafe { super::one(core::ptr::null(), addr_format::STR, &ShmAddresses) };
+        assert_eq!(null, Err(Errno::EINVAL));
+    }
 }

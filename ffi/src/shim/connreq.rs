@@ -85,13 +85,20 @@ pub(super) struct Found {
 impl Found {
     /// The endpoint is open: the handle is used up.
     pub(super) fn consume(self) {
-        let passive = match lock().meanings.get(&self.handle) {
-            Some(Meaning::Passive(passive)) => passive.upgrade(),
-            _ => None,
+        let mut handles = lock();
+        let meaning = match handles.meanings.get(&self.handle) {
+            Some(Meaning::Passive(passive)) => Some(Meaning::Passive(passive.clone())),
+            _ => handles.meanings.remove(&self.handle),
         };
-        match passive {
-            Some(passive) => passive.surrendered(),
-            None => release(|handle, _| handle == self.handle),
+        drop(handles);
+        match meaning {
+            Some(Meaning::Request(object)) => end(self.handle, object),
+            Some(Meaning::Passive(passive)) => {
+                if let Some(passive) = passive.upgrade() {
+                    passive.surrendered();
+                }
+            }
+            None => {}
         }
     }
 }
@@ -183,7 +190,7 @@ pub(super) unsafe fn hand_out(
     Ok(info)
 }
 
-/// Takes handles back from C. Requests that nobody else holds end, and their peers are refused.
+/// Takes handles back from C.
 fn release(mut which: impl FnMut(usize, &RequestObject) -> bool) {
     let mut gone = Vec::new();
     lock().meanings.retain(|&handle, meaning| match meaning {
@@ -193,13 +200,16 @@ fn release(mut which: impl FnMut(usize, &RequestObject) -> bool) {
         }
         _ => true,
     });
-    // Without the lock: the end of a request is the provider's, and may queue an event.
-    for (handle, object) in gone {
-        let handle: *mut fid = core::ptr::with_exposed_provenance_mut(handle);
-        // SAFETY: the handle is a shell of this type, which only this function closes.
-        let shell = unsafe { from_fid::<RequestObject>(handle) }.and_then(Shell::retire);
-        drop((shell, object));
-    }
+    gone.into_iter().for_each(|(handle, object)| end(handle, object));
+}
+
+/// Closes a handle that is not known any more. A request that nobody else holds ends, and its peer
+/// is refused; the provider may queue an event then, so no lock is held.
+fn end(handle: usize, object: Arc<RequestObject>) {
+    let handle: *mut fid = core::ptr::with_exposed_provenance_mut(handle);
+    // SAFETY: the handle is a shell of this type, which only this function closes.
+    let closed = unsafe { from_fid::<RequestObject>(handle) }.and_then(Shell::retire);
+    drop((closed, object));
 }
 
 impl Handles {

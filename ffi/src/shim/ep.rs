@@ -7,7 +7,9 @@ use core::ffi::{c_int, c_void};
 use fabric_core::{Errno, Result, api::Endpoint, flags::Flags, log::Subsys};
 
 use super::{
-    atomic, cm, collective, connreq, msg, no_flags, options,
+    atomic, cm, collective,
+    connreq::{self, Found},
+    msg, no_flags, options,
     payload::{AvObject, CntrObject, CqObject, DomainObject, EpObject, EqObject, SrxObject},
     rma, table, tagged,
 };
@@ -50,17 +52,7 @@ pub unsafe fn open<E: Endpoint>(
     // SAFETY: the caller's promise.
     let hints = unsafe { Hints::read(info, node, domain.domain.api_version()) }?;
     let hints = hints.ok_or(Errno::EINVAL)?;
-    let request = match hints.handle.is_null() {
-        true => None,
-        false => Some(connreq::find(hints.handle).inspect_err(|errno| {
-            let provider = domain.provider();
-            fabric_core::warn!(
-                provider,
-                Subsys::EpCtrl,
-                "info.handle: no open connection request or passive endpoint: {errno}"
-            );
-        })?),
-    };
+    let request = request_of(domain, hints.handle)?;
     let handle = request.as_ref().map(|found| &found.request);
     let ep = E::open(&domain.domain, &hints.info, handle, context.addr())?;
     let object = EpObject::new(ep.clone(), domain.clone(), hints.info.addr_format);
@@ -70,6 +62,21 @@ pub unsafe fn open<E: Endpoint>(
         request.consume();
     }
     Ok(opened)
+}
+
+/// What the info's handle names, if it has one.
+fn request_of<E: Endpoint>(domain: &DomainObject<E>, handle: *mut fid) -> Result<Option<Found>> {
+    if handle.is_null() {
+        return Ok(None);
+    }
+    let found = connreq::find(handle).inspect_err(|_| {
+        fabric_core::warn!(
+            domain.provider(),
+            Subsys::EpCtrl,
+            "info.handle: no connection request to answer, and no passive endpoint"
+        );
+    });
+    found.map(Some)
 }
 
 fn head<E: Endpoint>() -> fid_ep {
@@ -127,11 +134,12 @@ unsafe extern "C" fn close<E: Endpoint>(fid: *mut fid) -> c_int {
 }
 
 unsafe extern "C" fn bind<E: Endpoint>(fid: *mut fid, bound: *mut fid, flags: u64) -> c_int {
-    // C passes null or objects that it does not close during the call.
     guard(|| {
         let flags = Flags::from_bits_retain(flags);
-        // SAFETY: see above.
-        status(unsafe { shell::<E>(fid).and_then(|it| bind_object(it.payload()?, bound, flags)) })
+        // SAFETY: C passes null or an object that it does not close during the call.
+        let object = unsafe { shell::<E>(fid) }.and_then(Shell::payload);
+        // SAFETY: as above.
+        status(object.and_then(|object| unsafe { bind_object(object, bound, flags) }))
     })
 }
 

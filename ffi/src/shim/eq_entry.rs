@@ -1,7 +1,7 @@
 //! SETUP. Events as the structs that C reads.
 
 use core::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use fabric_core::{
     Errno, Result,
@@ -16,7 +16,7 @@ use crate::{
         event::{fi_eq_cm_entry, fi_eq_entry},
         info::fi_info,
     },
-    info, opened,
+    info,
 };
 
 /// An event on its way to the application.
@@ -54,25 +54,18 @@ pub(super) fn of(event: &Event, object: &EqObject, room: usize, keep: bool) -> R
     Ok(Entry { number: event.number(), bytes })
 }
 
-/// What an endpoint for the connection is opened with, as the application's own.
+/// What an endpoint for the connection is opened with, as the application's own. It names the
+/// fabric that is open; which domain the endpoint will be in is not known.
 fn request_info(offer: &Arc<Info>, object: &EqObject) -> Result<*mut fi_info> {
-    let fabric = &object.fabric.0.attr;
+    let fabric = &object.fabric.0;
     let mut offer = Info::clone(offer);
-    offer.fabric.get_or_insert_with(|| fabric.clone()).api_version = fabric.api_version;
-    let raw = info::write_list([&offer])?;
-    // SAFETY: complete, fresh, and not known elsewhere.
-    let filled = unsafe { &mut *raw };
-    // SAFETY: an attribute struct is null or part of the info.
-    if let Some(attr) = unsafe { filled.fabric_attr.as_mut() } {
-        attr.fabric =
-            opened::fabric(&offer, core::ptr::null_mut()).unwrap_or(core::ptr::null_mut());
-    }
-    // SAFETY: as above.
-    if let Some(attr) = unsafe { filled.domain_attr.as_mut() } {
-        attr.domain =
-            opened::domain(&offer, core::ptr::null_mut()).unwrap_or(core::ptr::null_mut());
-    }
-    Ok(raw)
+    let attr = offer.fabric.get_or_insert_with(|| fabric.attr.clone());
+    attr.api_version = fabric.attr.api_version;
+    let info = info::write_list([&offer])?;
+    // SAFETY: complete, fresh, and not known elsewhere; with attributes of the fabric.
+    let named = unsafe { &mut (*(*info).fabric_attr).fabric };
+    *named = core::ptr::with_exposed_provenance_mut(fabric.address.load(Ordering::Relaxed));
+    Ok(info)
 }
 
 fn control(event: &ControlEvent) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! SETUP. Fabrics: `fi_ops_fabric`.
 
 use core::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use fabric_core::{
     Errno, Result,
@@ -21,7 +21,7 @@ use crate::{
     },
     info::Hints,
     node,
-    object::{self, CObject, from_fid},
+    object::{self, CObject, Shell, from_fid},
     opened::{self, Names},
     panic::{guard, status},
     provider::Objects,
@@ -51,7 +51,8 @@ pub(crate) fn open(
     let sizing = node::sizing_version(attr.api_version);
     let fabric = Arc::new(FabricObject::new(attr, sizing, objects));
     let names = fabric.names(None);
-    let opened = object::open(fabric, context, head);
+    let opened = object::open(fabric.clone(), context, head);
+    fabric.address.store(opened.expose_provenance(), Ordering::Relaxed);
     opened::add(opened, names);
     Ok(opened)
 }
@@ -159,13 +160,16 @@ unsafe extern "C" fn passive_ep(
     pep: *mut *mut fid_pep,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller passes a fabric, an info or null, and room for a pointer.
-    guard(|| unsafe {
-        open_into(pep, || {
-            let fabric = from_fid::<FabricObject>(fabric.cast())?.share()?;
-            let open = fabric.objects.open_passive.ok_or(Errno::ENOSYS)?;
-            open(&fabric, &read_info(&fabric, info)?, context)
-        })
+    guard(|| {
+        // SAFETY: the caller passes a fabric.
+        let fabric = unsafe { from_fid::<FabricObject>(fabric.cast()) }.and_then(Shell::share);
+        let fabric = match fabric {
+            Ok(fabric) => fabric,
+            Err(errno) => return -errno.get(),
+        };
+        let Some(open) = fabric.objects.open_passive else { return -Errno::ENOSYS.get() };
+        // SAFETY: the caller passes an info or null, and room for a pointer.
+        unsafe { open_into(pep, || open(&fabric, &read_info(&fabric, info)?, context)) }
     })
 }
 

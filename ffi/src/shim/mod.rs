@@ -30,6 +30,8 @@ pub mod tagged;
 pub mod wait;
 
 #[cfg(test)]
+mod cm_tests;
+#[cfg(test)]
 mod ep_tests;
 
 use core::ffi::{c_int, c_void};

@@ -29,13 +29,16 @@ pub struct FabricObject {
     pub sizing: Version,
     /// The provider's objects.
     pub objects: Objects,
+    /// The address that C knows it by, for infos; zero before there is one.
+    pub address: AtomicUsize,
     children: AtomicUsize,
 }
 
 impl FabricObject {
     /// A fabric without children.
     pub const fn new(attr: FabricAttr, sizing: Version, objects: Objects) -> Self {
-        Self { attr, sizing, objects, children: AtomicUsize::new(0) }
+        let (address, children) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { attr, sizing, objects, address, children }
     }
 
     /// Counts an object under this fabric until the guard goes.

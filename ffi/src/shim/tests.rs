@@ -213,6 +213,34 @@ fn discovery_names_open_objects() {
 }
 
 #[test]
+fn discovery_passes_handles_on() {
+    let mut hints = fi_info::zeroed();
+    hints.handle = core::ptr::dangling_mut();
+    let (none, mut info) = (core::ptr::null(), core::ptr::null_mut());
+    let version = Version::new(2, 6).0;
+    let at = &raw const hints;
+    // SAFETY: whole hints and room for a pointer; the list is freed once.
+    unsafe {
+        assert_eq!(entry::getinfo(Node::V1_9, version, none, none, 0, at, &raw mut info), 0);
+        assert_eq!((*info).handle, hints.handle);
+        info::free(info);
+    }
+}
+
+#[test]
+fn shared_memory_shares_no_receives() {
+    let open = Open::new();
+    let (mut attr, mut srx) = (crate::abi::info::fi_rx_attr::zeroed(), core::ptr::null_mut());
+    // SAFETY: the domain is open, the attributes whole.
+    unsafe {
+        let srx_ctx = (*(*open.domain).ops).srx_ctx;
+        assert_eq!(srx_ctx(open.domain, &raw mut attr, &raw mut srx, NULL), -38);
+        assert_eq!(srx_ctx(open.domain, &raw mut attr, core::ptr::null_mut(), NULL), -22);
+    }
+    assert!(srx.is_null());
+}
+
+#[test]
 fn atomic_queries_go_through_the_table() {
     let open = Open::new();
     let mut attr = crate::abi::attr::fi_atomic_attr::zeroed();
