@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     av::{Av, BoundAv},
     completion::{Counter, CounterValue, Cq, CqBinding, Report},
     domain::{Child, Domain},
-    eq::{BoundEq, EventQueue},
+    eq::{BoundEq, Drive, EventQueue},
     flags::Flags,
     lock::Lock,
 };
@@ -139,6 +139,17 @@ impl<E: Endpoint> Bindings<E> {
         Ok(())
     }
 
+    /// The same for an endpoint whose connections are moved forward by reading the queue.
+    pub fn bind_driving_eq(&self, eq: &Arc<EventQueue>, engine: Weak<dyn Drive>) -> Result<()> {
+        self.binding()?.eq = Some(eq.bind_driven(engine)?);
+        Ok(())
+    }
+
+    /// The event queue that is bound.
+    pub fn eq(&self) -> Result<Arc<EventQueue>> {
+        self.lock().eq.as_deref().cloned().ok_or(Errno::ENOEQ)
+    }
+
     /// [`Endpoint::bind_cq`].
     pub fn bind_cq(&self, endpoint: &Arc<E>, cq: &Arc<Cq<E>>, flags: Flags) -> Result<()> {
         let directions = Flags::SEND | Flags::RECV;
@@ -183,8 +194,8 @@ impl<E: Endpoint> Bindings<E> {
     }
 
     /// [`Endpoint::enable`] of an endpoint with `caps`: checks what has to be bound and hands it to
-    /// `start`, where `counts` says for which directions there is a counter. Reliable datagrams and
-    /// datagrams need an address vector (`needs_av`), connected endpoints an event queue.
+    /// `start`, where `counts` says for which directions there is a counter. Datagrams, reliable or
+    /// not, need an address vector (`needs_av`).
     pub fn enable(
         &self,
         endpoint: &Arc<E>,
@@ -201,9 +212,6 @@ impl<E: Endpoint> Bindings<E> {
         }
         if needs_av && bound.av.is_none() {
             return Err(Errno::ENOAV);
-        }
-        if !needs_av && bound.eq.is_none() {
-            return Err(Errno::ENOEQ);
         }
         let sends = caps.intersects(Flags::SEND | Flags::READ | Flags::WRITE);
         let counted = [Flags::SEND, Flags::READ, Flags::WRITE].into_iter().any(&counts);

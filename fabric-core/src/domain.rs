@@ -1,7 +1,8 @@
 //! SETUP. A domain: what its endpoints, queues and regions share.
 
+use core::{any::Any, fmt};
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -12,12 +13,19 @@ use crate::{
 };
 
 /// An open domain.
-#[derive(Debug)]
 pub struct Domain {
     attr: DomainAttr,
     api_version: Version,
     regions: Arc<MrTable>,
     children: AtomicUsize,
+    /// What the provider's endpoints share.
+    common: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+}
+
+impl fmt::Debug for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Domain").field("attr", &self.attr).finish_non_exhaustive()
+    }
 }
 
 impl Domain {
@@ -26,7 +34,13 @@ impl Domain {
         let attr = info.domain.clone().ok_or(Errno::EINVAL)?;
         let api_version = info.fabric.as_ref().map_or(Version(0), |fabric| fabric.api_version);
         let regions = Arc::new(MrTable::new(attr.mr_mode));
-        Ok(Arc::new(Self { attr, api_version, regions, children: AtomicUsize::new(0) }))
+        Ok(Arc::new(Self {
+            attr,
+            api_version,
+            regions,
+            children: AtomicUsize::new(0),
+            common: Mutex::default(),
+        }))
     }
 
     /// The attributes it was opened with.
@@ -56,6 +70,21 @@ impl Domain {
     /// Whether operations must move forward without calls of the application.
     pub fn auto_progress(&self) -> bool {
         Progress::from_raw(self.attr.progress) == Some(Progress::Auto)
+    }
+
+    /// What the provider's endpoints in this domain share, made by the first of them. A provider
+    /// keeps one type here; another one is made anew and not kept.
+    pub fn common<T: Any + Send + Sync>(
+        &self,
+        make: impl FnOnce() -> Result<Arc<T>>,
+    ) -> Result<Arc<T>> {
+        let mut common = self.common.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = common.clone().and_then(|common| common.downcast::<T>().ok()) {
+            return Ok(known);
+        }
+        let made = make()?;
+        common.get_or_insert(made.clone());
+        Ok(made)
     }
 
     /// Counts an object opened under this domain until the guard is dropped.

@@ -12,7 +12,7 @@ use fabric_core::{
     lock::{NoLock, SafeLock},
 };
 use provider_shm::{ShmAddresses, ShmEndpoint, ShmSource};
-use provider_tcp::{TcpEndpoint, TcpSource, address};
+use provider_tcp::{TcpEndpoint, TcpPassive, TcpSource, address};
 use provider_verbs::VerbsSource;
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
     shim::{
         domain,
         payload::FabricObject,
+        pep,
         wait::{TryWait, try_wait_queue},
     },
 };
@@ -83,11 +84,8 @@ pub static PROVIDERS: [Provider; 3] = [
         objects: Some(Objects {
             addresses: &address::EITHER,
             open_domain: open_tcp,
-            open_passive: None,
-            try_wait: &[
-                try_wait_queue::<TcpEndpoint<NoLock>>,
-                try_wait_queue::<TcpEndpoint<SafeLock>>,
-            ],
+            open_passive: Some(pep::open::<TcpPassive>),
+            try_wait: &[try_wait_queue::<TcpEndpoint>],
         }),
     },
 ];
@@ -118,11 +116,7 @@ fn open_tcp(
 ) -> Result<*mut fid_domain> {
     let core = Domain::open(info)?;
     let addresses = address::addresses(info.addr_format).ok_or(Errno::EINVAL)?;
-    if core.needs_locks() {
-        domain::open::<TcpEndpoint<SafeLock>>(fabric, core, addresses, context)
-    } else {
-        domain::open::<TcpEndpoint<NoLock>>(fabric, core, addresses, context)
-    }
+    domain::open::<TcpEndpoint>(fabric, core, addresses, context)
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::{
     fmt,
-    sync::Arc,
+    os::fd::RawFd,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -16,9 +17,9 @@ use fabric_core::{
     discovery::Names,
     domain::Domain,
     engine::Stats,
-    eq::{EventQueue, RequestHandle},
+    eq::{Drive, EventQueue, RequestHandle},
     flags::Flags,
-    lock::{Access, Guarded, Lock},
+    lock::{Access, Guarded, Lock, SafeLock},
     log::Subsys,
     matching::PeerId,
     mem::Buffers,
@@ -29,25 +30,32 @@ use fabric_core::{
 
 use crate::{
     address::SocketAddress,
-    engine::{Engine, Ep, Limits},
+    engine::{Engine, Ep, Limits, Msg},
     net::{Net, Sockets},
-    offer::CAPS,
+    offer::{CAPS, MSG_CAPS},
+    passive::Request,
+    settings,
 };
 
 /// Sizes of an endpoint whose info names none.
 const SIZES: Sizes = Sizes { tx: 256, rx: 65536, inject: 128, max_msg: usize::MAX, atomic: 0 };
 /// Default of `FI_OPT_MIN_MULTI_RECV`.
 const MIN_MULTI_RECV: usize = 16384;
-/// How long a peer may take to be reached.
-const CONNECT: Duration = Duration::from_secs(30);
 /// How long closing waits for the network to take what the application believes sent, and how long
 /// while it takes nothing.
 const OWED_PATIENCE: Duration = Duration::from_secs(5);
 const STALLED: Duration = Duration::from_secs(1);
 
+/// What an endpoint is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Rdm,
+    Msg,
+}
+
 /// An endpoint.
-pub struct TcpEndpoint<L: Lock> {
-    port: Arc<Port<L>>,
+pub struct TcpEndpoint {
+    port: Arc<Port>,
     /// Of this endpoint in the engine.
     ep: Handle,
     bindings: Bindings<Self>,
@@ -58,28 +66,58 @@ pub struct TcpEndpoint<L: Lock> {
     sizes: Sizes,
     /// The process that has opened it.
     owner: u32,
+    /// The connection request that a connected endpoint is to accept.
+    request: Option<Arc<Request>>,
+    kind: Kind,
 }
 
-/// An engine and its lock; one for a reliable datagram endpoint.
-struct Port<L: Lock> {
-    engine: L::Cell<Engine<L, Sockets>>,
+/// The engine over sockets. Event queues drive it from any thread, so it is always guarded.
+type Tcp = Engine<SafeLock, Sockets>;
+
+/// An engine and its lock: one for each reliable datagram endpoint, one for all connected endpoints
+/// of a domain, which would otherwise be asked one by one.
+struct Port {
+    engine: <SafeLock as Lock>::Cell<Tcp>,
+    wait_fd: RawFd,
 }
 
-impl<L: Lock> fmt::Debug for TcpEndpoint<L> {
+impl Port {
+    fn new() -> Result<Arc<Self>> {
+        let sockets = Sockets::new(settings::ports())?;
+        let wait_fd = sockets.wait_fd();
+        Ok(Arc::new(Self { engine: Guarded::new(Engine::new(sockets)), wait_fd }))
+    }
+}
+
+impl Drive for Port {
+    fn drive(&self) {
+        self.engine.lock().progress();
+    }
+
+    fn arm(&self) -> Result<bool> {
+        Ok(self.engine.lock().arm())
+    }
+
+    fn wait_fd(&self) -> Result<RawFd> {
+        Ok(self.wait_fd)
+    }
+}
+
+impl fmt::Debug for TcpEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TcpEndpoint").field("caps", &self.caps).finish_non_exhaustive()
     }
 }
 
-impl<L: Lock> TcpEndpoint<L> {
+impl TcpEndpoint {
     #[inline]
-    fn engine(&self) -> Access<'_, L, Engine<L, Sockets>> {
+    fn engine(&self) -> Access<'_, SafeLock, Tcp> {
         self.port.engine.lock()
     }
 
     /// Sends where one peer is all there is have it implied.
     #[inline]
-    fn target(&self, engine: &mut Engine<L, Sockets>, dest: u64) -> Result<PeerId> {
+    fn target(&self, engine: &mut Tcp, dest: u64) -> Result<PeerId> {
         if !engine.core.eps.get(self.ep).is_some_and(|ep| ep.enabled) {
             return Err(Errno::EOPBADSTATE);
         }
@@ -87,28 +125,32 @@ impl<L: Lock> TcpEndpoint<L> {
     }
 }
 
-/// Whether this kind of endpoint can be what `info` asks for, which need not come from discovery.
-fn check(info: &Info) -> Result<()> {
+/// The kind of endpoint that `info` asks for, if it can be; it need not come from discovery.
+fn check(info: &Info) -> Result<Kind> {
     let ep_type = info.ep.as_ref().map_or(0, |ep| ep.ep_type);
-    if !matches!(EpType::from_raw(ep_type), Some(EpType::Unspec | EpType::Rdm)) {
-        fabric_core::warn!(
-            "tcp",
-            Subsys::EpCtrl,
-            "ep_attr.type: wanted {ep_type}, offered FI_EP_RDM"
-        );
-        return Err(Errno::EINVAL);
-    }
-    let beyond = info.caps - CAPS;
+    let (kind, caps) = match EpType::from_raw(ep_type) {
+        Some(EpType::Unspec | EpType::Rdm) => (Kind::Rdm, CAPS),
+        Some(EpType::Msg) => (Kind::Msg, MSG_CAPS),
+        _ => {
+            fabric_core::warn!(
+                "tcp",
+                Subsys::EpCtrl,
+                "ep_attr.type: wanted {ep_type}, offered FI_EP_RDM and FI_EP_MSG"
+            );
+            return Err(Errno::EINVAL);
+        }
+    };
+    let beyond = info.caps - caps;
     if !beyond.is_empty() {
         let beyond = Names("FI_", beyond);
         fabric_core::warn!("tcp", Subsys::EpCtrl, "caps: wanted {beyond}, which is not offered");
         return Err(Errno::EINVAL);
     }
-    Ok(())
+    Ok(kind)
 }
 
-impl<L: Lock> Endpoint for TcpEndpoint<L> {
-    type Lock = L;
+impl Endpoint for TcpEndpoint {
+    type Lock = SafeLock;
 
     type SharedReceive = NoSharedReceive;
 
@@ -118,10 +160,12 @@ impl<L: Lock> Endpoint for TcpEndpoint<L> {
         request: Option<&RequestHandle>,
         _context: usize,
     ) -> Result<Arc<Self>> {
-        if request.is_some() {
-            return Err(Errno::EINVAL);
-        }
-        check(info)?;
+        let kind = check(info)?;
+        let request = match request {
+            Some(_) if kind != Kind::Msg => return Err(Errno::EINVAL),
+            Some(request) => Some(Request::of(request)?),
+            None => None,
+        };
         let (tx, rx) = (info.tx.as_ref(), info.rx.as_ref());
         let sizes = Sizes::of(info, SIZES);
         let limits = Limits {
@@ -130,16 +174,24 @@ impl<L: Lock> Endpoint for TcpEndpoint<L> {
             directed: info.caps.contains(Flags::DIRECTED_RECV),
             source: info.caps.contains(Flags::SOURCE),
             rma_event: info.caps.contains(Flags::RMA_EVENT),
-            coalesce: true,
-            connect: CONNECT,
+            coalesce: settings::coalesce(),
+            connect: settings::connect_timeout(),
         };
         let mut state = Ep::new(domain.regions().clone(), limits, MIN_MULTI_RECV);
         state.local = local(info)?;
-        let mut engine = Engine::new(Sockets::new(None)?);
-        let ep = engine.core.eps.insert(state).map_err(|_| Errno::EMFILE)?;
+        let port = match kind {
+            Kind::Rdm => Port::new()?,
+            Kind::Msg => {
+                state.msg = Some(Msg::new());
+                domain.common(Port::new)?
+            }
+        };
+        let ep = port.engine.lock().core.eps.insert(state).map_err(|_| Errno::EMFILE)?;
         Ok(Arc::new(Self {
-            port: Arc::new(Port { engine: Guarded::new(engine) }),
+            port,
             ep,
+            request,
+            kind,
             bindings: Bindings::new(domain),
             tx_flags: tx.map_or(Flags::empty(), |tx| tx.op_flags),
             rx_flags: rx.map_or(Flags::empty(), |rx| rx.op_flags),
@@ -166,20 +218,82 @@ impl<L: Lock> Endpoint for TcpEndpoint<L> {
     }
 
     fn bind_eq(self: &Arc<Self>, eq: &Arc<EventQueue>) -> Result<()> {
-        self.bindings.bind_eq(eq)
+        if self.kind == Kind::Rdm {
+            return self.bindings.bind_eq(eq);
+        }
+        let engine: Weak<dyn Drive> = Arc::<Port>::downgrade(&self.port);
+        self.bindings.bind_driving_eq(eq, engine)
+    }
+
+    fn introduce(&self, object: usize) {
+        if let Some(msg) = self.engine().core.eps.get_mut(self.ep).and_then(|ep| ep.msg.as_mut()) {
+            msg.object = object;
+        }
+    }
+
+    fn connect(self: &Arc<Self>, peer: &[u8], data: &[u8]) -> Result<()> {
+        if self.kind != Kind::Msg {
+            return Err(Errno::ENOSYS);
+        }
+        if self.request.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let peer = SocketAddress::parse(peer)?;
+        let eq = self.bindings.eq()?;
+        self.enable()?;
+        let mut engine = self.engine();
+        let connecting = engine.connect(self.ep, peer, data, eq, settings::connect_timeout());
+        engine.hand_on();
+        connecting
+    }
+
+    fn accept(self: &Arc<Self>, data: &[u8]) -> Result<()> {
+        if self.kind != Kind::Msg {
+            return Err(Errno::ENOSYS);
+        }
+        let request = self.request.as_ref().ok_or(Errno::EINVAL)?;
+        let eq = self.bindings.eq()?;
+        self.enable()?;
+        let answer = request.take()?;
+        let mut engine = self.engine();
+        let accepting = engine.accept_request(self.ep, answer, data, eq);
+        engine.hand_on();
+        accepting
+    }
+
+    fn shutdown(&self) -> Result<()> {
+        if self.kind != Kind::Msg {
+            return Err(Errno::ENOSYS);
+        }
+        self.engine().shutdown(self.ep)
+    }
+
+    fn peer_name(&self) -> Result<Vec<u8>> {
+        let engine = self.engine();
+        let ep = engine.core.eps.get(self.ep).ok_or(Errno::EOPBADSTATE)?;
+        let msg = ep.msg.as_ref().ok_or(Errno::ENOSYS)?;
+        let peer = ep.peers.get(msg.target()? as usize).ok_or(Errno::ENOTCONN)?;
+        Ok(peer.address.to_bytes())
+    }
+
+    fn same_engine(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.port, &other.port)
     }
 
     fn enable(self: &Arc<Self>) -> Result<()> {
         let counts = |direction| {
             self.engine().core.eps.get(self.ep).is_some_and(|ep| ep.report.counts(direction))
         };
-        self.bindings.enable(self, self.caps, true, counts, |start| {
+        let rdm = self.kind == Kind::Rdm;
+        self.bindings.enable(self, self.caps, rdm, counts, |start| {
             let mut engine = self.engine();
             let ep = engine.core.eps.get_mut(self.ep).ok_or(Errno::EOPBADSTATE)?;
             ep.set_av(start.av.cloned());
             start.apply(&mut ep.report);
-            let address = ep.local.ok_or(Errno::EADDRNOTAVAIL)?;
-            engine.listen(self.ep, address)?;
+            let local = ep.local;
+            if rdm {
+                engine.listen(self.ep, local.ok_or(Errno::EADDRNOTAVAIL)?)?;
+            }
             if let Some(ep) = engine.core.eps.get_mut(self.ep) {
                 ep.enabled = true;
             }
@@ -298,7 +412,7 @@ impl<L: Lock> Endpoint for TcpEndpoint<L> {
     }
 
     #[inline]
-    fn progress_into(&self, queue: &CompletionQueue<L>, out: &mut EntryBuf) {
+    fn progress_into(&self, queue: &CompletionQueue<SafeLock>, out: &mut EntryBuf) {
         let mut engine = self.engine();
         if let Some(ep) = engine.core.eps.get_mut(self.ep) {
             ep.report.divert(queue, out);
@@ -310,7 +424,7 @@ impl<L: Lock> Endpoint for TcpEndpoint<L> {
     }
 
     fn wait_fd(&self) -> Result<i32> {
-        Ok(self.engine().net.wait_fd())
+        Ok(self.port.wait_fd)
     }
 
     fn arm(&self) -> Result<bool> {
@@ -332,7 +446,7 @@ fn local(info: &Info) -> Result<Option<SocketAddress>> {
 
 /// Before an endpoint goes: lets what the application has been told is sent leave, as long as the
 /// network takes it.
-fn settle<L: Lock>(engine: &mut Engine<L, Sockets>) {
+fn settle(engine: &mut Tcp) {
     let begin = Instant::now();
     let (mut owed, mut moved) = (engine.owes(), begin);
     while owed != 0 && begin.elapsed() < OWED_PATIENCE && moved.elapsed() < STALLED {

@@ -20,6 +20,7 @@
 mod conn;
 mod connect;
 mod failure;
+mod msg;
 mod receive;
 mod remote;
 mod rendezvous;
@@ -48,6 +49,10 @@ use fabric_core::{
 };
 
 use self::{conn::Conn, transmit::TxOp};
+pub(crate) use self::{
+    connect::send_whole,
+    msg::{Answer, Msg},
+};
 use crate::{
     address::SocketAddress,
     frame::head::RtsIndex,
@@ -94,6 +99,8 @@ pub(crate) struct Peer {
     /// When to try again, and when to give up.
     pub(crate) retry: Option<Instant>,
     pub(crate) give_up: Option<Instant>,
+    /// It has been connected.
+    pub(crate) met: bool,
     /// What tells the peer's endpoint from a later one at its address.
     pub(crate) nonce: u32,
     /// How completions name it.
@@ -124,6 +131,8 @@ pub(crate) struct Ep<L: Lock> {
     pub(crate) stalled: Vec<Handle>,
     /// Data calls are accepted.
     pub(crate) enabled: bool,
+    /// A connected endpoint's state; reliable datagrams have none.
+    pub(crate) msg: Option<Msg>,
 }
 
 /// Everything but the network.
@@ -302,6 +311,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
     #[inline]
     pub(crate) fn resolve(&mut self, ep: Handle, addr: u64) -> Result<PeerId> {
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
+        if let Some(msg) = &state.msg {
+            return msg.target();
+        }
         match state.routes.known(addr) {
             Some(peer) => Ok(peer),
             None => state.resolve_slowly(addr),
@@ -329,6 +341,7 @@ impl<L: Lock> Ep<L> {
             kept: 0,
             stalled: Vec::new(),
             enabled: false,
+            msg: None,
         }
     }
 
@@ -360,6 +373,7 @@ impl<L: Lock> Ep<L> {
                 failures: 0,
                 retry: None,
                 give_up: None,
+                met: false,
                 nonce: 0,
                 sender: Sender::default(),
                 kept: 0,

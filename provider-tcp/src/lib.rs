@@ -7,8 +7,11 @@ pub mod frame;
 pub mod interfaces;
 mod net;
 pub mod offer;
+pub mod passive;
+mod settings;
 
 pub use endpoint::TcpEndpoint;
+pub use passive::TcpPassive;
 
 use fabric_core::{
     attr::Info,

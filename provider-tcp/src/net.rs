@@ -11,7 +11,10 @@ use std::{net::SocketAddr, os::fd::RawFd, time::Instant};
 
 use fabric_core::{Errno, Result, mem::Buffers};
 
-pub(crate) use self::{poller::Poller, sockets::Sockets};
+pub(crate) use self::{
+    poller::Poller,
+    sockets::{Acceptor, Socket, Sockets},
+};
 
 /// A connected, or connecting, stream of bytes that never blocks.
 pub(crate) trait Stream: Send + 'static {

@@ -29,6 +29,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Between two attempts to reach a peer: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// How long a peer that was connected before may take to come back.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Connections taken in one progress call.
 const ACCEPTS: usize = 64;
 
@@ -54,6 +56,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             return;
         }
         target.retry = None;
+        let patience = if target.met { patience.min(AGAIN) } else { patience };
         let give_up = *target.give_up.get_or_insert(now + patience);
         let to = target.address;
         self.timed = true;
@@ -73,7 +76,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
     }
 
     /// Takes a connection into the table and has it watched.
-    fn adopt(&mut self, mut conn: Conn<N::Stream>) -> Result<Handle> {
+    pub(super) fn adopt(&mut self, mut conn: Conn<N::Stream>) -> Result<Handle> {
         let handle = self.conns.next_handle().ok_or(Errno::EMFILE)?;
         conn.watched = conn.interest();
         self.net.watch(&conn.stream, handle.raw(), conn.watched)?;
@@ -82,6 +85,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// An attempt to reach a peer has failed: another one later, or the end of what waits for it.
     pub(super) fn not_reached(&mut self, ep: Handle, peer: PeerId, reason: Errno) {
+        if self.core.refused(ep, reason) {
+            return;
+        }
         let now = self.net.now();
         let Some(target) = self.core.peer_mut(ep, peer) else { return };
         target.conn = None;
@@ -113,11 +119,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
         if let Err(reason) = self.net.outcome(&conn.stream) {
             return self.down(handle, reason);
         }
-        let sent = self.core.greeting(conn.ep).and_then(|greeting| {
-            let data = greeting.user_data();
-            let message = CmMessage::new(CmKind::Request, data.as_slice());
-            send_whole(&mut conn.stream, &message.map_err(|_| Errno::EINVAL)?)
-        });
+        let request = self.core.request(conn.ep);
+        let sent = request.and_then(|request| send_whole(&mut conn.stream, &request));
         if let Err(reason) = sent {
             return self.down(handle, reason);
         }
@@ -196,12 +199,21 @@ impl<L: Lock, N: Net> Engine<L, N> {
         match (conn.state, head.kind) {
             (State::Requested, CmKind::Response) => {
                 conn.endian = head.endian;
+                if self.accepted(handle, data) {
+                    return Ok(());
+                }
                 let greeting = Greeting::parse(data).map_err(|_| Errno::EPROTO)?;
-                conn.rendezvous = rendezvous_allowed(greeting.record.version, head.endian);
+                if let Some(conn) = self.conns.get_mut(handle) {
+                    conn.rendezvous = rendezvous_allowed(greeting.record.version, head.endian);
+                }
                 self.open(handle, greeting.record.nonce);
                 Ok(())
             }
-            (State::Requested, CmKind::Reject) => Err(Errno::ECONNREFUSED),
+            (State::Requested, CmKind::Reject) => {
+                let ep = conn.ep;
+                self.core.note_refusal(ep, data);
+                Err(Errno::ECONNREFUSED)
+            }
             (State::Accepted, CmKind::Request) => {
                 conn.endian = head.endian;
                 let greeting = Greeting::parse(data).map_err(|_| Errno::EPROTO)?;
@@ -263,7 +275,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
     }
 
     /// Messages may travel now.
-    fn open(&mut self, handle: Handle, nonce: u32) {
+    pub(super) fn open(&mut self, handle: Handle, nonce: u32) {
         let Some(conn) = self.conns.get_mut(handle) else { return };
         conn.state = State::Open;
         conn.deadline = None;
@@ -273,7 +285,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             if target.conn.is_none_or(|own| self.conns.get(own).is_none()) {
                 target.conn = Some(handle);
             }
-            target.nonce = nonce;
+            (target.nonce, target.met) = (nonce, true);
             (target.retry, target.give_up, target.failures) = (None, None, 0);
             if target.conn == Some(handle)
                 && let Some(conn) = self.conns.get_mut(handle)
@@ -329,11 +341,17 @@ impl<L: Lock> Core<L> {
         self.eps.get_mut(ep)?.peers.get_mut(peer as usize)
     }
 
-    /// What an endpoint says of itself.
-    fn greeting(&self, ep: Handle) -> Result<Greeting> {
+    /// What an endpoint says when it connects.
+    fn request(&self, ep: Handle) -> Result<CmMessage> {
         let state = self.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;
-        let port = state.local.map_or(0, |local| local.port());
-        Ok(Greeting { record: Record::request(port, state.nonce), extension: None })
+        let message = if let Some(msg) = &state.msg {
+            CmMessage::new(CmKind::Request, msg.greeting())
+        } else {
+            let port = state.local.map_or(0, |local| local.port());
+            let greeting = Greeting { record: Record::request(port, state.nonce), extension: None };
+            CmMessage::new(CmKind::Request, greeting.user_data().as_slice())
+        };
+        message.map_err(|_| Errno::EINVAL)
     }
 }
 
@@ -353,7 +371,7 @@ fn cm_len(bytes: &[u8]) -> Result<usize> {
 
 /// Sends a connection message, which peers read in one call: it must leave whole. It is the first
 /// on its socket, so there is room.
-fn send_whole(stream: &mut impl Stream, message: &CmMessage) -> Result<()> {
+pub(crate) fn send_whole(stream: &mut impl Stream, message: &CmMessage) -> Result<()> {
     let bytes = message.bytes();
     match stream.send(bytes, &fabric_core::mem::Buffers::EMPTY)? {
         n if n == bytes.len() => Ok(()),

@@ -30,6 +30,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                     target.nonce = 0;
                 }
                 self.core.cut(handle, conn, reason);
+                self.core.disconnected(ep);
             }
         }
     }
@@ -72,8 +73,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
         for op in dropped {
             self.core.ops.remove(op);
         }
-        self.core.eps.remove(ep);
-        self.net.stop_listening();
+        if self.core.eps.remove(ep).is_some_and(|ep| ep.msg.is_none()) {
+            self.net.stop_listening();
+        }
     }
 }
 

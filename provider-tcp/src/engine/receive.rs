@@ -389,6 +389,10 @@ impl<L: Lock> Core<L> {
         let ack = wants_ack(header);
         let waits = conn.waits_for_answers();
         let ep = self.eps.get_mut(conn.ep).ok_or(Errno::EPROTO)?;
+        if arrival.key.tagged && ep.msg.is_some() {
+            // Connected endpoints have no tagged receives of their own.
+            return Err(Errno::EPROTO);
+        }
         if let Some(receive) = ep.inbox.take_receive(&arrival) {
             ep.stats.received += 1;
             return Ok(Begun::Payload(Sink::Receive { receive, arrival, ack }));

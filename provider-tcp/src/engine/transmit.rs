@@ -24,10 +24,8 @@ use crate::{
 };
 
 /// Completion levels that need an answer from the peer. The wire knows no other than delivery.
-const ACKNOWLEDGED: Flags = Flags::DELIVERY_COMPLETE
-    .union(Flags::TRANSMIT_COMPLETE)
-    .union(Flags::MATCH_COMPLETE)
-    .union(Flags::COMMIT_COMPLETE);
+const ACKNOWLEDGED: Flags =
+    Flags::DELIVERY_COMPLETE.union(Flags::TRANSMIT_COMPLETE).union(Flags::COMMIT_COMPLETE);
 
 /// Payloads up to this size are copied behind their header, so that several leave in one call.
 const COPIED: usize = 4096;
@@ -115,6 +113,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
         if op.meta.injects() && buffers.len() > state.limits.inject {
             return Err(Errno::EINVAL);
+        }
+        if op.meta.flags.contains(Flags::MATCH_COMPLETE) {
+            // The wire says when a message has arrived, not when it has found a receive.
+            return Err(Errno::EOPNOTSUPP);
         }
         let interest = op.meta.interest();
         let kind = TxKind::Send { tagged: op.tagged, tag: op.tag };

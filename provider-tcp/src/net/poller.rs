@@ -69,6 +69,12 @@ impl Poller {
         let _ = epoll::modify(&self.epoll, fd, EventData::new_u64(token), flags(interest));
     }
 
+    /// Stops watching.
+    pub(crate) fn forget(&self, fd: BorrowedFd<'_>) {
+        // Not watched any more is what was asked for.
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
     /// Appends what is ready.
     pub(crate) fn ready(&mut self, out: &mut Vec<Ready>) {
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];

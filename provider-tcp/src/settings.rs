@@ -1,0 +1,22 @@
+//! SETUP. What the environment says, in the engine's terms.
+
+use std::time::Duration;
+
+use fabric_core::param::known;
+
+/// Ports to listen at where the application leaves the choice to us; `None` is the kernel's.
+pub(crate) fn ports() -> Option<(u16, u16)> {
+    let port = |n: usize| u16::try_from(n).unwrap_or(0);
+    let (low, high) = (port(known::TCP_PORT_LOW.size()), port(known::TCP_PORT_HIGH.size()));
+    (high != 0 && low <= high).then_some((low.max(1), high))
+}
+
+/// How long a peer may take to be reached.
+pub(crate) fn connect_timeout() -> Duration {
+    Duration::from_secs(known::TCP_CONNECT_TIMEOUT.size() as u64)
+}
+
+/// Whether small sends may wait for each other.
+pub(crate) fn coalesce() -> bool {
+    known::TCP_COALESCE.truth()
+}
