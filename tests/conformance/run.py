@@ -29,7 +29,8 @@ WAITS = {
     "RWLOCK_READ": ("rwlock", "futex", "RwLock", "read_contended"),
     "RWLOCK_WRITE": ("rwlock", "futex", "RwLock", "write_contended"),
 }
-MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=9"]
+MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=9", "--fair-sched=try", "--leak-check=full",
+            "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]
 FLAGS = ["-std=gnu11", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"]
 
 
