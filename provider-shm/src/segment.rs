@@ -22,18 +22,29 @@ use rustix::{
 /// Rings larger than this are not accepted from a peer.
 const LARGEST: usize = 4 << 20;
 
+/// Bytes that the rings of a node may take. An endpoint keeps to its share: it assumes that the peers
+/// that it knows are all there are, and as many as it is known to.
+pub const NODE: usize = 150 << 20;
+
+/// Bytes of the smallest and of the largest ring of a busy pair.
+pub const LEAST_HOT: usize = 16 << 10;
+/// See [`LEAST_HOT`].
+pub const MOST_HOT: usize = 256 << 10;
+
 /// A page, for pairs that talk little: 16 slots and a little bulk.
 pub fn cold() -> Option<Geometry> {
     Geometry::new(16, 4096)
 }
 
-/// For pairs that talk much or in larger messages, when an endpoint has `taken` of these already.
-/// Few partners get large rings; the rings of many take no more memory than a node has for them.
-pub fn hot(taken: usize) -> Option<Geometry> {
-    match taken {
-        0..16 => Geometry::new(256, 256 << 10),
-        16..64 => Geometry::new(128, 64 << 10),
-        _ => Geometry::new(32, 16 << 10),
+/// For pairs that talk much or in larger messages, of an endpoint that may take `left` bytes more.
+/// None takes more than a quarter of that while there are smaller ones, so that several partners get
+/// something. `None` if there is no room for any.
+pub fn hot(left: usize) -> Option<Geometry> {
+    match left {
+        0..LEAST_HOT => None,
+        LEAST_HOT..0x4_0000 => Geometry::new(32, LEAST_HOT),
+        0x4_0000..0x10_0000 => Geometry::new(128, 64 << 10),
+        _ => Geometry::new(256, MOST_HOT),
     }
 }
 
@@ -129,17 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn rings_get_smaller_as_they_get_more() {
-        let size = |taken| hot(taken).unwrap().bytes();
-        assert_eq!(
-            [0, 15, 16, 63, 64, 9999].map(size).map(|bytes| bytes >> 10),
-            [256, 256, 64, 64, 16, 16]
-        );
-        let smallest = hot(usize::MAX).unwrap();
+    fn rings_get_smaller_as_room_does() {
+        let size = |left: usize| hot(left << 10).map(|ring| ring.bytes() >> 10);
+        let rooms = [0, 15, 16, 255, 256, 1023, 1024, 1 << 30].map(size);
+        let [none, least, middle, most] = [None, Some(16), Some(64), Some(256)];
+        assert_eq!(rooms, [none, none, least, least, middle, middle, most, most]);
+        let smallest = hot(LEAST_HOT).unwrap();
         assert!(smallest.max_payload() > crate::offer::INJECT_SIZE + 512, "an inject fits");
-        // A node of 192 processes of which each has much to say to each.
-        let all: usize = (0..191).map(size).sum::<usize>() * 192;
-        assert_eq!(all >> 20, 1725);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! PENDING. The transport as the engine drives it: who the peers are, connections, and ends.
 
-mod clock;
+pub(crate) mod clock;
 mod peers;
 mod sockets;
 

@@ -28,9 +28,10 @@ static const struct conformance_group *const groups[] = {
 static struct {
 	int		processes, threads;
 	int		complete;	/* what is not offered is a failure */
+	int		plain;		/* nothing is varied */
 	int		verbose;
 	char		**patterns;
-} choice = { 1, 1, 0, 0, NULL };
+} choice = { 1, 1, 0, 0, 0, NULL };
 
 static struct { unsigned passed, failed, skipped; } total;
 
@@ -73,7 +74,7 @@ static void run_case(const char *group, const struct conformance_case *what)
 	if (!chosen(name) || !(what->types & 1u << settings.type))
 		return;
 	for (size_t i = 0; i < variant_count; i++) {
-		if (variants[i].axis && !(what->vary & variants[i].axis))
+		if (variants[i].axis && (choice.plain || !(what->vary & variants[i].axis)))
 			continue;
 		if (choice.processes)
 			run_instance(name, what, &variants[i], 0);
@@ -133,6 +134,7 @@ static void usage(FILE *to)
 		"  -n, --node ADDRESS       own address, for providers that listen at one\n"
 		"  -i, --in KIND            sides are processes or threads; both by default\n"
 		"  -c, --complete           a case that the provider does not offer is a failure\n"
+		"      --plain              each case once, with nothing varied\n"
 		"  -s, --slow               for instrumented runs: patience, and descriptors are not counted\n"
 		"  -v, --verbose            one line for each run\n"
 		"  -t, --table              the cases and their rules, as a table\n"
@@ -176,6 +178,7 @@ int main(int argc, char **argv)
 		{ "node", required_argument, NULL, 'n' },
 		{ "in", required_argument, NULL, 'i' },
 		{ "complete", no_argument, NULL, 'c' },
+		{ "plain", no_argument, NULL, 1 },
 		{ "slow", no_argument, NULL, 's' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "table", no_argument, NULL, 't' },
@@ -191,6 +194,7 @@ int main(int argc, char **argv)
 		case 'n': settings.node = optarg; break;
 		case 'i': status = side_kind(optarg); break;
 		case 'c': choice.complete = 1; break;
+		case 1: choice.plain = 1; break;
 		case 's': settings.deadline *= 10; settings.instrumented = 1; break;
 		case 'v': choice.verbose = 1; break;
 		case 't': print_table(); return 0;

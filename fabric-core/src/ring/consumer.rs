@@ -27,9 +27,10 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Starts consuming.
+    /// Starts consuming. The first packet will be given back at once, which tells the producer that
+    /// there is somebody.
     pub const fn new(memory: RingMemory) -> Self {
-        Self { memory, next: 1, returned: 0, bulk_held: 0, bulk_now: 0, expected: (0, 0) }
+        Self { memory, next: 1, returned: 0, bulk_held: u32::MAX, bulk_now: 0, expected: (0, 0) }
     }
 
     /// Whether a packet is there.

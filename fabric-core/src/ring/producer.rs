@@ -66,6 +66,19 @@ impl Producer {
         !full(self)
     }
 
+    /// Whether the consumer has come to this ring: its first packet is given back at once.
+    pub fn is_visited(&mut self) -> bool {
+        if self.consumed == 0 {
+            let _ = self.refresh();
+        }
+        self.consumed != 0
+    }
+
+    /// Whether the last push was refused for want of room.
+    pub const fn was_refused(&self) -> bool {
+        self.refused.is_some()
+    }
+
     /// Keeps one slot of a fresh ring for [`Producer::push_last`] until the consumer has come. Later
     /// that would mean to look more often for what it has given back.
     pub fn keep_one(&mut self) {

@@ -152,6 +152,24 @@ fn no_slot_is_kept_once_the_consumer_has_come() {
 }
 
 #[test]
+fn the_first_packet_is_given_back_at_once() {
+    let mut memory = Memory::new(64, 256);
+    let (mut producer, mut consumer) =
+        (Producer::new(memory.memory()), Consumer::new(memory.memory()));
+    let head = Head { op: 1, flags: 0, a: 1, b: 0 };
+    for _ in 0..4 {
+        push(&mut producer, head, &[]).unwrap();
+        assert!(!producer.is_visited());
+    }
+    for _ in 0..2 {
+        assert!(consumer.peek().unwrap().is_some());
+        consumer.consume();
+        assert!(producer.is_visited());
+        assert_eq!(producer.consumed, 1, "later ones a quarter of the ring at a time");
+    }
+}
+
+#[test]
 fn nobody_sleeps_on_a_broken_ring() {
     let mut memory = Memory::new(4, 8);
     let mut producer = Producer::new(memory.memory());

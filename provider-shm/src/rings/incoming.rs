@@ -12,7 +12,8 @@ use fabric_core::{
 use super::MOVED;
 use crate::{link::Link, segment::Segment};
 
-/// Rings of one peer that wait for the present one to be emptied. A peer replaces its ring once.
+/// Rings of one peer that wait for the present one to be emptied. A peer replaces a ring before we
+/// have come to it only if it is its first.
 const NEXT_RINGS: usize = 4;
 
 /// Peers that are looked at in every progress call.
@@ -44,6 +45,8 @@ pub(crate) struct RxPeer {
     pub(crate) link: Option<Arc<Link>>,
     /// The ring says that it has been replaced, and the replacement is not here yet.
     stalled: bool,
+    /// What this peer has been told by [`WireRx::set_pressure`]; it looks at its newest ring.
+    pressure: bool,
 }
 
 impl RxPeer {
@@ -160,7 +163,10 @@ impl WireRx for ShmRx {
                 other => return Ok(other),
             }
             match state.next.pop_front() {
-                Some(next) => state.ring = Some(next),
+                Some(next) => {
+                    next.consumer.set_pressure(state.pressure);
+                    state.ring = Some(next);
+                }
                 None => {
                     state.stalled = true;
                     self.hurry = true;
@@ -182,7 +188,9 @@ impl WireRx for ShmRx {
     }
 
     fn set_pressure(&mut self, peer: PeerId, high: bool) {
-        if let Some(ring) = self.peers.get(peer as usize).and_then(|state| state.ring.as_ref()) {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return };
+        state.pressure = high;
+        if let Some(ring) = &state.ring {
             ring.consumer.set_pressure(high);
         }
     }

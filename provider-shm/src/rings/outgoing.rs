@@ -1,5 +1,7 @@
 //! HOT. The rings that we fill.
 
+mod share;
+
 use std::{
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
@@ -18,7 +20,7 @@ use crate::{
     address::socket_address,
     copy,
     link::{Hello, Link},
-    segment::{Segment, cold, hot},
+    segment::{LEAST_HOT, Segment, cold, hot},
 };
 
 /// Payload bytes of one packet at most, so that a large transfer's two copies overlap.
@@ -30,6 +32,10 @@ struct Outgoing {
     producer: Producer,
     /// Dropped after the producer.
     segment: Segment,
+    /// It has replaced another.
+    follows: bool,
+    /// Packets in all when large rings were last looked through for one that rests.
+    noted: Option<u32>,
 }
 
 impl Outgoing {
@@ -40,7 +46,16 @@ impl Outgoing {
             // A page can be left also when it is full and has not been looked at.
             producer.keep_one();
         }
-        Ok((Self { producer, segment }, fd))
+        Ok((Self { producer, segment, follows: false, noted: None }, fd))
+    }
+
+    fn bytes(&self) -> usize {
+        self.segment.geometry().bytes()
+    }
+
+    /// Whether the reader keeps up: it need not hold more than the ring it reads and the next one.
+    fn can_be_left(&mut self) -> bool {
+        self.producer.has_room() && (!self.follows || self.producer.is_visited())
     }
 }
 
@@ -68,7 +83,7 @@ pub(crate) struct TxPeer {
     /// put into it: what is in a ring counts as sent.
     offered: Option<(Outgoing, OwnedFd)>,
     /// A small ring has been full: this pair is busy and gets a large one when there is a slot to
-    /// say so.
+    /// say so, if there is room for it.
     crowded: bool,
     copies: Copies,
 }
@@ -108,8 +123,12 @@ pub struct ShmTx {
     /// Peers that broke a ring's rules, or that no ring can be made for: the owner must give them up.
     pub(crate) broken: Vec<(PeerId, Errno)>,
     pub(crate) copies_allowed: bool,
-    /// Large rings among them.
-    hot: usize,
+    /// Peers that this endpoint knows.
+    pub(crate) known: usize,
+    /// Bytes of all rings.
+    bytes: usize,
+    /// When large rings were last looked through for one that rests.
+    looked_through: u64,
 }
 
 impl ShmTx {
@@ -121,7 +140,9 @@ impl ShmTx {
             retry: Vec::new(),
             broken: Vec::new(),
             copies_allowed,
-            hot: 0,
+            known: 0,
+            bytes: 0,
+            looked_through: 0,
         }
     }
 
@@ -133,7 +154,7 @@ impl ShmTx {
     pub(crate) fn reset(&mut self, peer: PeerId) {
         let Some(state) = self.peers.get_mut(peer as usize) else { return };
         let offered = state.offered.iter().map(|(ring, _)| ring);
-        self.hot -= state.ring.iter().chain(offered).filter(|ring| is_hot(&ring.segment)).count();
+        self.bytes -= state.ring.iter().chain(offered).map(Outgoing::bytes).sum::<usize>();
         state.reset();
         self.broken.retain(|(other, _)| *other != peer);
         self.fresh.retain(|(other, _)| *other != peer);
@@ -151,8 +172,9 @@ impl ShmTx {
         let met = state.link.is_some();
         let handed_over = match Outgoing::create(geometry) {
             Ok(offered) => {
-                self.hot += usize::from(is_hot(&offered.0.segment));
+                self.bytes += offered.0.bytes();
                 state.offered = Some(offered);
+                self.keep_to_share(peer);
                 self.hand_over(peer)
             }
             Err(reason) => Err(Refused::Down(reason)),
@@ -211,20 +233,33 @@ impl ShmTx {
         self.try_emit(peer, head, source)
     }
 
-    /// Replaces a peer's ring by a large one, if it has a small one and there is room to say so.
+    /// Gives a peer that has none a large ring, if there is room for one and room to say so.
     fn enlarge(&mut self, peer: PeerId) -> bool {
-        let geometry = hot(self.hot);
-        let Some(state) = self.peers.get_mut(peer as usize) else { return false };
-        let Some(old) = &mut state.ring else {
-            return self.open_ring(peer, geometry).is_ok();
-        };
-        if is_hot(&old.segment) || !old.producer.has_room() {
+        let Some(state) = self.peers.get(peer as usize) else { return false };
+        if state.ring.as_ref().is_some_and(|ring| is_hot(&ring.segment)) {
             return false;
         }
-        let Some(link) = &state.link else { return false };
+        let first = state.ring.is_none();
+        if hot(self.left()).is_none() {
+            self.take_back_resting(peer);
+        }
+        match hot(self.left()) {
+            None => false,
+            geometry if first => self.open_ring(peer, geometry).is_ok(),
+            geometry => self.replace(peer, geometry),
+        }
+    }
+
+    /// Hands a peer another ring. What is in the old one is read before what the new one gets.
+    fn replace(&mut self, peer: PeerId, geometry: Option<Geometry>) -> bool {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return false };
+        let (Some(old), Some(link)) = (&mut state.ring, &state.link) else { return false };
+        if !old.can_be_left() {
+            return false;
+        }
         let ring = Outgoing::create(geometry).and_then(|(ring, fd)| {
             link.give_ring(fd.as_fd(), ring.segment.geometry())?;
-            Ok(ring)
+            Ok(Outgoing { follows: true, ..ring })
         });
         let Ok(ring) = ring else {
             // Tried again when there is room, not with every packet that finds none.
@@ -240,14 +275,15 @@ impl ShmTx {
         if old.producer.consumer_sleeps() {
             link.ring_bell();
         }
+        self.bytes = self.bytes + ring.bytes() - old.bytes();
         state.ring = Some(ring);
-        self.hot += 1;
         true
     }
 
     #[cold]
     fn relieve(&mut self, peer: PeerId) {
-        if self.enlarge(peer)
+        // Without room for it, there is no large ring before something else changes.
+        if (self.enlarge(peer) || self.left() < LEAST_HOT)
             && let Some(state) = self.peer(peer)
         {
             state.crowded = false;

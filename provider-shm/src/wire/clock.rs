@@ -9,6 +9,9 @@ pub(super) const YOUNG_LOOKS: u32 = 2000;
 /// The same while an answer is expected.
 pub(super) const HURRY_TICKS: u64 = ticks_of(2);
 
+/// A large ring that nothing is put into for so long may be taken back.
+pub(crate) const REST_TICKS: u64 = ticks_of(10_000);
+
 /// Ticks of about `micros` microseconds: the counters of today's processors run at 1 to 5 GHz.
 const fn ticks_of(micros: u64) -> u64 {
     if cfg!(target_arch = "x86_64") { micros * 2500 } else { micros * 1000 }
@@ -16,7 +19,7 @@ const fn ticks_of(micros: u64) -> u64 {
 
 /// A clock that costs a few cycles; only differences mean something, and those not much.
 #[inline]
-pub(super) fn ticks() -> u64 {
+pub(crate) fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction has no precondition; every x86-64 processor has it.
     return unsafe { core::arch::x86_64::_rdtsc() };

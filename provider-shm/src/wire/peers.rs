@@ -140,6 +140,7 @@ impl ShmWire {
         });
         self.tx.peers[peer as usize] = TxPeer::new(address.into());
         self.by_address.insert(address.into(), peer);
+        self.tx.known = self.by_address.len();
         self.young = YOUNG_LOOKS;
         peer
     }
@@ -157,6 +158,7 @@ impl ShmWire {
             }
         }
         self.free.extend(&gone);
+        self.tx.known = self.by_address.len();
         self.crowd = CROWD.max(2 * self.by_address.len());
         gone
     }

@@ -213,6 +213,139 @@ fn a_full_page_is_left_for_a_large_ring() {
     }
 }
 
+/// Reads everything at every endpoint.
+fn read_all(wires: &mut [ShmWire]) -> Vec<Vec<u64>> {
+    wires.iter_mut().map(|wire| look(wire).1).collect()
+}
+
+/// An endpoint that knows so many peers, of which some are there.
+fn in_a_crowd(known: usize, there: usize) -> (ShmWire, Vec<ShmWire>, Vec<PeerId>) {
+    let mut wire = open(b"");
+    let mut others: Vec<_> = (0..there).map(|_| open(b"")).collect();
+    let mut peers = Vec::new();
+    for other in &mut others {
+        peers.push(wire.peer(other.name()).unwrap());
+    }
+    for absent in there..known {
+        wire.peer(format!("absent-{absent}").as_bytes()).unwrap();
+    }
+    (wire, others, peers)
+}
+
+fn send_long(wire: &mut ShmWire, peer: PeerId, a: u64) -> bool {
+    const LONG: usize = 4000;
+    let fits = wire.tx.grow(peer, LONG);
+    let bytes = [0; LONG];
+    let len = if fits { LONG } else { 8 };
+    wire.tx.try_emit(peer, small(a), &Source::fixed(&bytes[..len])).unwrap();
+    fits
+}
+
+#[test]
+fn a_pair_alone_has_the_largest_ring() {
+    let (mut a, _b, peer) = pair();
+    assert!(a.tx.grow(peer, 80 << 10));
+    assert_eq!(a.tx.ring_bytes(peer), 256 << 10);
+}
+
+#[test]
+fn rings_of_many_keep_to_their_share() {
+    for known in [15, 63, 191] {
+        let (mut wire, mut others, peers) = in_a_crowd(known, 24.min(known));
+        let mut large = 0;
+        for (n, &peer) in peers.iter().enumerate() {
+            large += usize::from(send_long(&mut wire, peer, n as u64));
+        }
+        let words = read_all(&mut others);
+        assert!(words.iter().enumerate().all(|(n, words)| words == &[n as u64]));
+        let (bytes, share) = wire.tx.bytes_of_share();
+        assert!(bytes <= share, "{known}: {bytes} of {share}");
+        assert!(share * (known + 1) <= 150 << 20);
+        assert!(large >= 15.min(peers.len()), "{known}: {large}");
+    }
+}
+
+#[test]
+fn first_contacts_take_large_rings_back() {
+    let (mut wire, mut others, peers) = in_a_crowd(24, 24);
+    let count = peers.len() as u64;
+    assert!(peers.iter().take(12).all(|peer| send_long(&mut wire, *peer, 0)));
+    read_all(&mut others);
+    assert_eq!(wire.tx.ring_bytes(peers[0]), 256 << 10);
+    // As many as a whole node becomes known later.
+    wire.tx.known = 6000;
+    for round in 1..4 {
+        for &peer in &peers {
+            emit_at(&mut wire, peer, round * count);
+        }
+        assert!(read_all(&mut others).iter().all(|words| words == &[round * count]));
+    }
+    let sizes: Vec<_> = peers.iter().map(|peer| wire.tx.ring_bytes(*peer) >> 10).collect();
+    assert_eq!(sizes, [4; 24]);
+}
+
+fn emit_at(wire: &mut ShmWire, peer: PeerId, a: u64) {
+    wire.tx.try_emit(peer, small(a), &Source::fixed(&[])).unwrap();
+}
+
+#[test]
+fn a_resting_ring_makes_room_for_a_busy_pair() {
+    let (mut wire, mut others, peers) = in_a_crowd(191, 24);
+    let mut next = vec![0; peers.len()];
+    let mut got = vec![Vec::new(); peers.len()];
+    let mut long = vec![0; peers.len()];
+    // Each peer in turn is the only one that is busy.
+    for turn in 0..peers.len() * 4 {
+        let now = turn % peers.len();
+        for _ in 0..3 {
+            long[now] += u32::from(send_long(&mut wire, peers[now], next[now]));
+            next[now] += 1;
+            wire.tx.a_while_later();
+        }
+        for (got, words) in got.iter_mut().zip(read_all(&mut others)) {
+            got.extend(words);
+        }
+        let (bytes, share) = wire.tx.bytes_of_share();
+        assert!(bytes <= share, "{bytes} of {share}");
+    }
+    for ((got, next), long) in got.iter().zip(&next).zip(&long) {
+        assert!(got.iter().copied().eq(0..*next), "order is kept");
+        assert!(*long >= 6, "{long} of {next}");
+    }
+}
+
+#[test]
+fn a_ring_that_is_waited_for_is_not_taken_back() {
+    let (mut wire, mut others, peers) = in_a_crowd(24, 2);
+    assert!(wire.tx.grow(peers[0], 4000));
+    flood(&mut wire, peers[0]);
+    read_all(&mut others);
+    wire.tx.known = usize::from(u16::MAX);
+    emit_at(&mut wire, peers[1], 1);
+    assert!(wire.tx.max_payload(peers[0]) > 4000, "the one that was refused may be as long");
+    emit_at(&mut wire, peers[0], 1);
+    read_all(&mut others);
+    wire.tx.a_while_later();
+    for _ in 0..2 {
+        assert!(!wire.tx.grow(peers[1], 4000));
+        wire.tx.a_while_later();
+    }
+    assert_eq!(wire.tx.ring_bytes(peers[0]), 4096);
+}
+
+#[test]
+fn pressure_goes_along_with_a_ring() {
+    let (mut a, mut b, peer) = pair();
+    emit_at(&mut a, peer, 1);
+    assert_eq!(look(&mut b).1, [1]);
+    b.rx.set_pressure(0, true);
+    assert!(a.tx.pressure(peer));
+    assert!(a.tx.grow(peer, 4000));
+    emit_at(&mut a, peer, 2);
+    assert_eq!(look(&mut b).1, [2]);
+    assert!(a.tx.pressure(peer), "the reader has come to another ring");
+}
+
 #[test]
 fn a_consumer_that_breaks_the_rules_ends_once() {
     let (mut a, _b, peer) = pair();
