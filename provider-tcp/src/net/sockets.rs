@@ -3,7 +3,8 @@
 use std::{
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
-    time::{Duration, Instant},
+    sync::Arc,
+    time::Instant,
 };
 
 use fabric_core::{Errno, Result, mem::Buffers};
@@ -12,13 +13,13 @@ use rustix::net::{
     ipproto, listen, socket_with, sockopt,
 };
 
-use super::{Accepted, Interest, Net, Poller, Ready, Stream, errno, memory};
+use super::{
+    Accepted, Interest, Life, Net, Options, Poller, Ready, Stream, errno, memory, options,
+    spare::Spare,
+};
 
 /// Connections that may wait to be accepted; the system may keep fewer (`somaxconn`).
 const BACKLOG: i32 = 4096;
-/// When the kernel asks an idle peer for a sign of life, how often, and how many times.
-const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 6);
-
 /// Reads of what nobody wants any more, 4 KiB each.
 const WASTE: usize = 256;
 
@@ -37,24 +38,13 @@ impl Socket {
         Ok(Self(socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?))
     }
 
-    /// Small messages leave at once, and a peer whose host has vanished is noticed some day.
-    fn tune(&self) {
-        // None of these can fail on a TCP socket; without them it would still work.
-        let _ = sockopt::set_tcp_nodelay(&self.0, true);
-        let _ = sockopt::set_socket_keepalive(&self.0, true);
-        let (idle, interval, count) = KEEPALIVE;
-        let _ = sockopt::set_tcp_keepidle(&self.0, idle);
-        let _ = sockopt::set_tcp_keepintvl(&self.0, interval);
-        let _ = sockopt::set_tcp_keepcnt(&self.0, count);
-    }
-
     /// Begins to connect, from `from` if it names an interface.
-    pub(crate) fn connect(from: Option<SocketAddr>, to: SocketAddr) -> Result<Self> {
+    fn connect(options: Options, from: Option<SocketAddr>, to: SocketAddr) -> Result<Self> {
         let socket = Self::open(to)?;
-        socket.tune();
+        options.apply(&socket);
         if let Some(from) = from.filter(|from| !from.ip().is_unspecified()) {
             // Many connections from one address need not share its range of ports.
-            let _ = memory::bind_without_port(socket.0.as_fd());
+            let _ = options::bind_without_port(socket.0.as_fd());
             bind(&socket.0, &SocketAddr::new(from.ip(), 0))?;
         }
         match connect(&socket.0, &to) {
@@ -63,9 +53,14 @@ impl Socket {
         }
     }
 
-    /// What became of a connect.
-    pub(crate) fn outcome(&self) -> Result<()> {
-        sockopt::socket_error(&self.0)?.map_err(errno)
+    /// What became of a connect; `EAGAIN` as long as that is not known.
+    fn outcome(&self) -> Result<()> {
+        sockopt::socket_error(&self.0)?.map_err(errno)?;
+        match rustix::net::getpeername(&self.0) {
+            Err(rustix::io::Errno::NOTCONN) => Err(Errno::EAGAIN),
+            // Whatever else there is comes up with the first byte.
+            _ => Ok(()),
+        }
     }
 
     /// The address at this end.
@@ -101,6 +96,10 @@ impl Stream for Socket {
             }
         }
     }
+
+    fn life(&self) -> Option<Life> {
+        options::life(self.0.as_fd())
+    }
 }
 
 /// A socket that listens.
@@ -108,11 +107,14 @@ impl Stream for Socket {
 pub(crate) struct Acceptor {
     socket: Socket,
     address: SocketAddr,
+    options: Options,
+    spare: Arc<Spare>,
 }
 
 impl Acceptor {
     /// Listens at `address`. Port zero is any, or one of `ports`, if there is a range.
     pub(crate) fn open(
+        options: Options,
         address: SocketAddr,
         ports: Option<(u16, u16)>,
         backlog: i32,
@@ -125,7 +127,7 @@ impl Acceptor {
         }
         listen(&socket.0, backlog)?;
         let address = socket.local()?;
-        Ok(Self { socket, address })
+        Ok(Self { socket, address, options, spare: Spare::shared() })
     }
 
     /// Where it listens.
@@ -133,20 +135,26 @@ impl Acceptor {
         self.address
     }
 
-    /// The next connection; `EAGAIN` if there is none.
+    /// The next connection; `EAGAIN` if there is none. `EMFILE`: there was one, and no descriptor
+    /// for it. It has been turned away, or `ENOBUFS`: not even that could be done.
     pub(crate) fn accept(&self) -> Result<Accepted<Socket>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
             match accept_with(&self.socket.0, flags) {
                 Ok(fd) => {
                     let stream = Socket(fd);
-                    stream.tune();
+                    self.options.apply(&stream);
                     // A peer that has left meanwhile has no address.
                     let Ok(peer) = rustix::net::getpeername(&stream.0) else { continue };
                     let Some(Ok(peer)) = peer.map(SocketAddr::try_from) else { continue };
                     return Ok(Accepted { stream, peer });
                 }
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
+                Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
+                    let accept = || accept_with(&self.socket.0, flags).ok();
+                    let done = self.spare.turn_away(accept);
+                    return Err(if done { Errno::EMFILE } else { Errno::ENOBUFS });
+                }
                 Err(e) => return Err(errno(e)),
             }
         }
@@ -181,12 +189,13 @@ pub(crate) struct Sockets {
     poller: Poller,
     acceptor: Option<Acceptor>,
     ports: Option<(u16, u16)>,
+    options: Options,
 }
 
 impl Sockets {
     /// None yet. `ports`: where to listen if the application leaves the choice to us.
-    pub(crate) fn new(ports: Option<(u16, u16)>) -> Result<Self> {
-        Ok(Self { poller: Poller::new()?, acceptor: None, ports })
+    pub(crate) fn new(options: Options, ports: Option<(u16, u16)>) -> Result<Self> {
+        Ok(Self { poller: Poller::new()?, acceptor: None, ports, options })
     }
 }
 
@@ -194,7 +203,7 @@ impl Net for Sockets {
     type Stream = Socket;
 
     fn listen(&mut self, address: SocketAddr, token: u64) -> Result<SocketAddr> {
-        let acceptor = Acceptor::open(address, self.ports, BACKLOG)?;
+        let acceptor = Acceptor::open(self.options, address, self.ports, BACKLOG)?;
         let interest = Interest { read: true, write: false };
         self.poller.watch(acceptor.as_fd(), token, interest)?;
         let address = acceptor.address();
@@ -206,12 +215,18 @@ impl Net for Sockets {
         self.acceptor.as_ref().ok_or(Errno::EAGAIN)?.accept()
     }
 
+    fn watch_listener(&mut self, token: u64, watch: bool) {
+        if let Some(acceptor) = &self.acceptor {
+            self.poller.change(acceptor.as_fd(), token, Interest { read: watch, write: false });
+        }
+    }
+
     fn stop_listening(&mut self) {
         self.acceptor = None;
     }
 
     fn connect(&mut self, from: Option<SocketAddr>, to: SocketAddr) -> Result<Socket> {
-        Socket::connect(from, to)
+        Socket::connect(self.options, from, to)
     }
 
     fn outcome(&mut self, stream: &Socket) -> Result<()> {
@@ -226,8 +241,8 @@ impl Net for Sockets {
         self.poller.change(stream.as_fd(), token, interest);
     }
 
-    fn ready(&mut self, out: &mut Vec<Ready>) {
-        self.poller.ready(out);
+    fn ready(&mut self, out: &mut Vec<Ready>) -> bool {
+        self.poller.ready(out)
     }
 
     fn now(&self) -> Instant {
