@@ -3,11 +3,11 @@
 
 use std::{
     mem::MaybeUninit,
-    os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
     time::{Duration, Instant},
 };
 
-use fabric_core::Result;
+use fabric_core::{Result, fork::NotInherited};
 use rustix::{
     event::{
         Timespec,
@@ -26,9 +26,11 @@ const EVENTS: usize = 64;
 /// A token of our own; the engine's are handles and never that large.
 const CLOCK: u64 = u64::MAX;
 
-/// The epoll descriptor.
+/// The epoll descriptor. A forked child has neither it nor the clock, which would be its parent's.
 #[derive(Debug)]
 pub(crate) struct Poller {
+    /// Dropped before the descriptors.
+    _not_inherited: [NotInherited; 2],
     epoll: OwnedFd,
     /// Goes off at the alarm, and at once to wake a sleeper.
     clock: OwnedFd,
@@ -61,7 +63,8 @@ impl Poller {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let clock = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         epoll::add(&epoll, &clock, EventData::new_u64(CLOCK), EventFlags::IN)?;
-        Ok(Self { epoll, clock, alarm: Alarm::Never })
+        let not_inherited = [epoll.as_fd(), clock.as_fd()].map(NotInherited::new);
+        Ok(Self { _not_inherited: not_inherited, epoll, clock, alarm: Alarm::Never })
     }
 
     /// Watches a descriptor until it is closed.

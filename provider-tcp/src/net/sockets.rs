@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use fabric_core::{Errno, Result, mem::Buffers};
+use fabric_core::{Errno, Result, fork::NotInherited, mem::Buffers};
 use rustix::net::{
     AddressFamily, Shutdown, SocketFlags, SocketType, accept_with, bind, connect, getsockname,
     ipproto, listen, socket_with, sockopt,
@@ -23,9 +23,13 @@ const BACKLOG: i32 = 4096;
 /// Reads of what nobody wants any more, 4 KiB each.
 const WASTE: usize = 256;
 
-/// A TCP socket; closing it is dropping it.
+/// A TCP socket; closing it is dropping it. A forked child does not keep it.
 #[derive(Debug)]
-pub(crate) struct Socket(OwnedFd);
+pub(crate) struct Socket {
+    /// Dropped before the socket.
+    _not_inherited: NotInherited,
+    fd: OwnedFd,
+}
 
 impl Socket {
     /// Opens a socket for addresses like `address`.
@@ -35,7 +39,7 @@ impl Socket {
             SocketAddr::V6(_) => AddressFamily::INET6,
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        Ok(Self(socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?))
+        Ok(socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?.into())
     }
 
     /// Begins to connect, from `from` if it names an interface.
@@ -44,10 +48,10 @@ impl Socket {
         options.apply(&socket);
         if let Some(from) = from.filter(|from| !from.ip().is_unspecified()) {
             // Many connections from one address need not share its range of ports.
-            let _ = options::bind_without_port(socket.0.as_fd());
-            bind(&socket.0, &SocketAddr::new(from.ip(), 0))?;
+            let _ = options::bind_without_port(socket.fd.as_fd());
+            bind(&socket.fd, &SocketAddr::new(from.ip(), 0))?;
         }
-        match connect(&socket.0, &to) {
+        match connect(&socket.fd, &to) {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
             Err(e) => Err(errno(e)),
         }
@@ -55,8 +59,8 @@ impl Socket {
 
     /// What became of a connect; `EAGAIN` as long as that is not known.
     fn outcome(&self) -> Result<()> {
-        sockopt::socket_error(&self.0)?.map_err(errno)?;
-        match rustix::net::getpeername(&self.0) {
+        sockopt::socket_error(&self.fd)?.map_err(errno)?;
+        match rustix::net::getpeername(&self.fd) {
             Err(rustix::io::Errno::NOTCONN) => Err(Errno::EAGAIN),
             // Whatever else there is comes up with the first byte.
             _ => Ok(()),
@@ -65,32 +69,38 @@ impl Socket {
 
     /// The address at this end.
     pub(crate) fn local(&self) -> Result<SocketAddr> {
-        getsockname(&self.0)?.try_into().map_err(|_| Errno::new(libc::EAFNOSUPPORT))
+        getsockname(&self.fd)?.try_into().map_err(|_| Errno::new(libc::EAFNOSUPPORT))
+    }
+}
+
+impl From<OwnedFd> for Socket {
+    fn from(fd: OwnedFd) -> Self {
+        Self { _not_inherited: NotInherited::new(fd.as_fd()), fd }
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
 impl Stream for Socket {
     #[inline]
     fn send(&mut self, bytes: &[u8], data: &Buffers) -> Result<usize> {
-        memory::send(self.0.as_fd(), bytes, data)
+        memory::send(self.fd.as_fd(), bytes, data)
     }
 
     #[inline]
     fn receive(&mut self, data: &Buffers, rest: &mut [u8]) -> Result<usize> {
-        memory::receive(self.0.as_fd(), data, rest)
+        memory::receive(self.fd.as_fd(), data, rest)
     }
 
     fn finish(&mut self) {
-        let _ = rustix::net::shutdown(&self.0, Shutdown::Write);
+        let _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
         let mut waste = [0; 4096];
         for _ in 0..WASTE {
-            match memory::receive(self.0.as_fd(), &Buffers::EMPTY, &mut waste) {
+            match memory::receive(self.fd.as_fd(), &Buffers::EMPTY, &mut waste) {
                 Ok(1..) => {}
                 _ => return,
             }
@@ -98,7 +108,7 @@ impl Stream for Socket {
     }
 
     fn life(&self) -> Option<Life> {
-        options::life(self.0.as_fd())
+        options::life(self.fd.as_fd())
     }
 }
 
@@ -120,12 +130,12 @@ impl Acceptor {
         backlog: i32,
     ) -> Result<Self> {
         let socket = Socket::open(address)?;
-        sockopt::set_socket_reuseaddr(&socket.0, true)?;
+        sockopt::set_socket_reuseaddr(&socket.fd, true)?;
         match ports.filter(|_| address.port() == 0) {
             Some(range) => bind_within(&socket, address.ip(), range)?,
-            None => bind(&socket.0, &address)?,
+            None => bind(&socket.fd, &address)?,
         }
-        listen(&socket.0, backlog)?;
+        listen(&socket.fd, backlog)?;
         let address = socket.local()?;
         Ok(Self { socket, address, options, spare: Spare::shared() })
     }
@@ -140,18 +150,18 @@ impl Acceptor {
     pub(crate) fn accept(&self) -> Result<Accepted<Socket>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
-            match accept_with(&self.socket.0, flags) {
+            match accept_with(&self.socket.fd, flags) {
                 Ok(fd) => {
-                    let stream = Socket(fd);
+                    let stream = Socket::from(fd);
                     self.options.apply(&stream);
                     // A peer that has left meanwhile has no address.
-                    let Ok(peer) = rustix::net::getpeername(&stream.0) else { continue };
+                    let Ok(peer) = rustix::net::getpeername(&stream.fd) else { continue };
                     let Some(Ok(peer)) = peer.map(SocketAddr::try_from) else { continue };
                     return Ok(Accepted { stream, peer });
                 }
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
                 Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
-                    let accept = || accept_with(&self.socket.0, flags).ok();
+                    let accept = || accept_with(&self.socket.fd, flags).ok();
                     let done = self.spare.turn_away(accept);
                     return Err(if done { Errno::EMFILE } else { Errno::ENOBUFS });
                 }
@@ -174,7 +184,7 @@ fn bind_within(socket: &Socket, ip: IpAddr, (low, high): (u16, u16)) -> Result<(
     let start = std::process::id().wrapping_mul(0x9e37_79b9) % count;
     for step in 0..count {
         let port = u32::from(low) + (start + step) % count;
-        match bind(&socket.0, &SocketAddr::new(ip, port as u16)) {
+        match bind(&socket.fd, &SocketAddr::new(ip, port as u16)) {
             Ok(()) => return Ok(()),
             Err(rustix::io::Errno::ADDRINUSE | rustix::io::Errno::ACCESS) => {}
             Err(e) => return Err(errno(e)),
