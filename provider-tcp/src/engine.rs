@@ -20,6 +20,7 @@
 mod conn;
 mod connect;
 mod failure;
+mod forget;
 mod life;
 mod msg;
 mod receive;
@@ -52,6 +53,7 @@ use fabric_core::{
 
 use self::{
     conn::Conn,
+    forget::Forgotten,
     timers::{Due, Timers},
     transmit::TxOp,
 };
@@ -70,7 +72,7 @@ use crate::{
 pub(crate) struct Limits {
     /// Largest inject, in bytes.
     pub(crate) inject: usize,
-    /// Operations that wait to be sent at the same time.
+    /// Operations that wait to be sent before posts make progress.
     pub(crate) outstanding: usize,
     /// Receives may name their sender.
     pub(crate) directed: bool,
@@ -126,6 +128,7 @@ pub(crate) struct Ep<L: Lock> {
     pub(crate) stats: Stats,
     pub(crate) peers: Vec<Peer>,
     by_address: HashMap<SocketAddress, PeerId>,
+    forgotten: Forgotten,
     routes: Routes,
     /// Where it listens.
     pub(crate) local: Option<SocketAddress>,
@@ -167,6 +170,8 @@ pub(crate) struct Engine<L: Lock, N: Net> {
     patience: Option<Duration>,
     /// Something may be on its way to a peer, and will be looked after.
     looking: bool,
+    /// When that was done last.
+    looked: Instant,
     /// A thread sleeps, or is about to.
     asleep: bool,
 }
@@ -190,7 +195,6 @@ impl<L: Lock, N: Net> fmt::Debug for Engine<L, N> {
 impl<L: Lock, N: Net> Engine<L, N> {
     pub(crate) fn new(net: N, patience: Option<Duration>) -> Self {
         Self {
-            net,
             core: Core { eps: Slab::new(usize::MAX), ops: Slab::new(usize::MAX) },
             conns: Slab::new(usize::MAX),
             hot: Vec::with_capacity(HOT),
@@ -201,7 +205,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
             timers: Timers::default(),
             patience,
             looking: patience.is_none(),
+            looked: net.now(),
             asleep: false,
+            net,
         }
     }
 
@@ -366,6 +372,7 @@ impl<L: Lock> Ep<L> {
             stats: Stats::default(),
             peers: Vec::new(),
             by_address: HashMap::new(),
+            forgotten: Forgotten::default(),
             routes: Routes::default(),
             local: None,
             nonce: nonce(),
@@ -395,23 +402,20 @@ impl<L: Lock> Ep<L> {
 
     /// The peer with this address, made known if it was not.
     pub(crate) fn peer(&mut self, address: SocketAddress) -> PeerId {
-        let next = self.peers.len() as PeerId;
-        let peer = *self.by_address.entry(address).or_insert(next);
-        if peer == next {
-            self.peers.push(Peer {
-                address,
-                conn: None,
-                waiting: VecDeque::new(),
-                failures: 0,
-                retry: None,
-                give_up: None,
-                given_time: false,
-                met: false,
-                nonce: 0,
-                sender: Sender::default(),
-                kept: 0,
-            });
+        if let Some(peer) = self.by_address.get(&address) {
+            return *peer;
         }
+        let peer = match self.forgotten.take() {
+            Some(peer) => {
+                self.peers[peer as usize] = Peer::new(address);
+                peer
+            }
+            None => {
+                self.peers.push(Peer::new(address));
+                (self.peers.len() - 1) as PeerId
+            }
+        };
+        self.by_address.insert(address, peer);
         peer
     }
 

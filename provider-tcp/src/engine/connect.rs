@@ -20,7 +20,7 @@ use crate::{
     address::SocketAddress,
     frame::{
         cm::{CM_HEADER_LEN, CmHeader, CmKind, CmMessage},
-        record::{Greeting, Record, rendezvous_allowed},
+        record::{Greeting, Record, is_ofi_rxm, rendezvous_allowed},
     },
     net::{Accepted, Net, Stream},
 };
@@ -127,6 +127,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
         for op in waiting {
             self.core.finish(op, Err(reason));
         }
+        // Nobody else can satisfy receives that name it.
+        self.core.peer_down(ep, peer, None, reason);
     }
 
     /// The socket of a connection of ours is connected, or is not.
@@ -246,6 +248,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
             }
             (State::Accepted, CmKind::Request) => {
                 conn.endian = head.endian;
+                if is_ofi_rxm(data) {
+                    return self.refuse_ofi_rxm(handle);
+                }
                 let greeting = Greeting::parse(data).map_err(|_| Errno::EPROTO)?;
                 self.admit(handle, &greeting)
             }
@@ -259,6 +264,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let (ep, endian) = (conn.ep, conn.endian);
         let from = conn.from.ok_or(Errno::EPROTO)?;
         let address = from.with_port(greeting.record.port).canonical();
+        self.forget_peers(ep);
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EPROTO)?;
         let local = state.local.ok_or(Errno::EPROTO)?;
         let peer = state.peer(address);
@@ -298,9 +304,27 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// Turns a request down; it is returned with the refusal.
     fn refuse(&mut self, handle: Handle, greeting: &Greeting) -> Result<()> {
+        self.refuse_with(handle, &greeting.record.bytes())
+    }
+
+    /// The peer speaks another protocol, which it would notice by wrong bytes only.
+    fn refuse_ofi_rxm(&mut self, handle: Handle) -> Result<()> {
+        if let Some(from) = self.conns.get(handle).and_then(|conn| conn.from) {
+            fabric_core::warn!(
+                "tcp",
+                Subsys::EpCtrl,
+                "{from} is refused: it speaks the protocol of the provider tcp;ofi_rxm, and this is tcp"
+            );
+        }
+        self.refuse_with(handle, &[])
+    }
+
+    fn refuse_with(&mut self, handle: Handle, data: &[u8]) -> Result<()> {
         let Some(mut conn) = self.conns.remove(handle) else { return Ok(()) };
-        let message = CmMessage::new(CmKind::Reject, &greeting.record.bytes());
-        let _ = send_whole(&mut conn.stream, &message.map_err(|_| Errno::EINVAL)?);
+        let message = CmMessage::new(CmKind::Reject, data).map_err(|_| Errno::EINVAL)?;
+        // A peer that has left needs no refusal.
+        let _ = send_whole(&mut conn.stream, &message);
+        conn.stream.finish();
         Ok(())
     }
 

@@ -101,16 +101,23 @@ impl<L: Lock> Core<L> {
                 ep.complete(&receive, &asked.arrival, Err(reason));
             }
         }
-        self.peer_down(conn.ep, conn.peer, handle, reason);
+        self.peer_down(conn.ep, conn.peer, Some(handle), reason);
     }
 
     /// Nobody else can satisfy receives that name this peer, and what it had announced is gone.
-    fn peer_down(&mut self, ep: Handle, peer: PeerId, conn: Handle, reason: Errno) {
+    pub(super) fn peer_down(
+        &mut self,
+        ep: Handle,
+        peer: PeerId,
+        conn: Option<Handle>,
+        reason: Errno,
+    ) {
         let Some(state) = self.eps.get_mut(ep) else { return };
         let Some(target) = state.peers.get(peer as usize) else { return };
         let address = target.address.to_bytes();
         let src = state.source(peer);
-        let keep = |body: &Body| !matches!(body, Body::Announced { conn: of, .. } if *of == conn);
+        let keep =
+            |body: &Body| !matches!(body, Body::Announced { conn: of, .. } if Some(*of) == conn);
         state.inbox.peer_down(&mut state.report, peer, src, reason, &address, keep);
     }
 }

@@ -30,6 +30,8 @@ const KEPT_PEER: usize = 16 << 20;
 const KEPT_ALL: usize = 256 << 20;
 /// The same where somebody may be waiting.
 const KEPT_MAX: usize = 1 << 30;
+/// What keeping a message takes beside its bytes.
+const KEPT_EACH: usize = 128;
 /// System calls for one connection before others get their turn.
 const TURNS: usize = 16;
 /// Payloads with more bytes to come are read into their place, and little beyond them.
@@ -494,6 +496,7 @@ impl<L: Lock> Ep<L> {
 
     /// Whether a message without a receive may go to the heap.
     fn may_keep(&self, peer: PeerId, len: usize, waits: bool) -> bool {
+        let len = len.saturating_add(KEPT_EACH);
         let held = self.peers.get(peer as usize).map_or(0, |peer| peer.kept);
         let within = |held: usize, limit| held.checked_add(len).is_some_and(|sum| sum <= limit);
         if within(held, KEPT_PEER) && within(self.kept, KEPT_ALL) {
@@ -504,6 +507,7 @@ impl<L: Lock> Ep<L> {
     }
 
     fn hold(&mut self, peer: PeerId, len: usize) {
+        let len = len + KEPT_EACH;
         self.kept += len;
         if let Some(peer) = self.peers.get_mut(peer as usize) {
             peer.kept += len;
@@ -512,6 +516,7 @@ impl<L: Lock> Ep<L> {
 
     /// Bytes that were kept are not any more.
     pub(super) fn let_go(&mut self, peer: PeerId, len: usize) {
+        let len = len.saturating_add(KEPT_EACH);
         self.kept = self.kept.saturating_sub(len);
         if let Some(peer) = self.peers.get_mut(peer as usize) {
             peer.kept = peer.kept.saturating_sub(len);

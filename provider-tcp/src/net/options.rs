@@ -70,7 +70,8 @@ pub(super) fn life(fd: BorrowedFd<'_>) -> Option<Life> {
     // Older kernels tell less, and leave the rest at zero.
     (got == 0).then(|| Life {
         owes: info.tcpi_unacked != 0 || info.tcpi_notsent_bytes != 0,
-        asked: info.tcpi_retransmits != 0 || info.tcpi_probes != 0,
+        again: info.tcpi_retransmits,
+        probes: info.tcpi_probes,
         silence: Duration::from_millis(
             info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv).into(),
         ),

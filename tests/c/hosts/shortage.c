@@ -48,7 +48,7 @@ static void backlog(void) {
         full = connect(fd, (struct sockaddr *)&address, size) != 0;
         fds[count++] = fd;
     }
-    side.peer = insert(&side, "fi_shm://hosts.shortage.backlog");
+    side.peer = insert_named(&side, "hosts.shortage.backlog");
     struct op sent = {0};
     POST(&side, fi_send(side.ep, "hello", 5, NULL, side.peer, &sent));
     for (double end = now() + 0.3; now() < end;)
