@@ -19,15 +19,12 @@ use super::{
 use crate::{
     address::SocketAddress,
     frame::{
-        cm::{CM_HEADER_LEN, CmHeader, CmKind, CmMessage},
+        cm::{CM_HEADER_LEN, CmError, CmHeader, CmKind, CmMessage},
         record::{Greeting, Record, is_ofi_rxm, rendezvous_allowed},
     },
     net::{Accepted, Net, Stream},
 };
 
-/// How long a stranger may take to say who it is. Whoever we have connected to may take longer to
-/// answer: it is alive as long as its kernel is, and computes.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Between two attempts to reach a peer: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -140,14 +137,17 @@ impl<L: Lock, N: Net> Engine<L, N> {
             Err(Errno::EAGAIN) => return,
             Err(reason) => return self.down(handle, reason),
         }
+        let patience = self.core.eps.get(conn.ep).map_or(Duration::ZERO, |ep| ep.limits.connect);
         let request = self.core.request(conn.ep);
         let sent = request.and_then(|request| send_whole(&mut conn.stream, &request));
         if let Err(reason) = sent {
             return self.down(handle, reason);
         }
         conn.state = State::Requested;
-        conn.deadline = Some(now + HANDSHAKE);
-        self.schedule(now + HANDSHAKE, Due::Handshake(handle));
+        // Whoever we have connected to may take longer to answer: it is alive as long as its kernel
+        // is, and computes. That it does not answer is said, though.
+        conn.deadline = Some(now + patience);
+        self.schedule(now + patience, Due::Handshake(handle));
         if !self.looking {
             self.watch_over();
         }
@@ -156,12 +156,13 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// Takes what peers have opened.
     pub(super) fn accept(&mut self, ep: Handle) {
+        let Some(patience) = self.core.eps.get(ep).map(|ep| ep.limits.connect) else { return };
         for _ in 0..ACCEPTS {
             match self.net.accept() {
                 Ok(Accepted { stream, peer }) => {
                     let mut conn = Conn::new(stream, ep, PeerId::MAX, State::Accepted);
                     conn.from = Some(peer.into());
-                    let deadline = self.net.now() + HANDSHAKE;
+                    let deadline = self.net.now() + patience;
                     conn.deadline = Some(deadline);
                     match self.adopt(conn) {
                         Ok(handle) => self.schedule(deadline, Due::Handshake(handle)),
@@ -196,10 +197,16 @@ impl<L: Lock, N: Net> Engine<L, N> {
             return false;
         }
         let have = conn.rx.carry.len();
+        let from = conn.from;
         let want = match cm_len(&conn.rx.carry) {
             Ok(want) => want,
-            Err(reason) => {
-                self.down(handle, reason);
+            Err(error) => {
+                if let Some(from) = from {
+                    fabric_core::warn!("tcp", Subsys::EpCtrl, "{from} is let go: {error}");
+                } else {
+                    fabric_core::warn!("tcp", Subsys::EpCtrl, "{error}");
+                }
+                self.down(handle, Errno::EPROTO);
                 return true;
             }
         };
@@ -375,12 +382,11 @@ impl<L: Lock, N: Net> Engine<L, N> {
         conn.deadline = None;
         let Some(ep) = self.core.eps.get(conn.ep) else { return };
         let Some(peer) = ep.peers.get(conn.peer as usize) else { return };
-        let to = peer.address;
+        let (to, patience) = (peer.address, ep.limits.connect.as_secs());
         fabric_core::warn!(
             "tcp",
             Subsys::EpCtrl,
-            "{to} is connected, but has not answered for {} s: it makes no progress, or is no fabric endpoint",
-            HANDSHAKE.as_secs()
+            "{to} is connected, but has not answered for {patience} s: it makes no progress, or is no fabric endpoint"
         );
     }
 
@@ -428,16 +434,10 @@ impl<L: Lock> Core<L> {
 }
 
 /// Bytes of the connection message that begins so, as far as they show.
-fn cm_len(bytes: &[u8]) -> Result<usize> {
+fn cm_len(bytes: &[u8]) -> std::result::Result<usize, CmError> {
     match bytes.first_chunk::<CM_HEADER_LEN>() {
         None => Ok(CM_HEADER_LEN),
-        Some(head) => {
-            let head = CmHeader::parse(head).map_err(|error| {
-                fabric_core::warn!("tcp", Subsys::EpCtrl, "{error}");
-                Errno::EPROTO
-            })?;
-            Ok(CM_HEADER_LEN + head.len)
-        }
+        Some(head) => Ok(CM_HEADER_LEN + CmHeader::parse(head)?.len),
     }
 }
 

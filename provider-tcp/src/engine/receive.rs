@@ -21,7 +21,7 @@ use super::{
     conn::{Conn, Control, Phase, Sink, State},
 };
 use crate::{
-    frame::head::{HeadFlags, Header, Op, Parsed, parse},
+    frame::head::{, HeadFlags, Header, Op, Parsed, parse},
     net::{Net, Stream},
 };
 
@@ -309,7 +309,7 @@ impl<L: Lock> Core<L> {
                             self.begin_at(me, conn, &header)?;
                         }
                         Err(error) => {
-                            fabric_core::warn!("tcp", Subsys::EpData, "{error}");
+                            self.say_broken(conn, &error);
                             return Err(Errno::EPROTO);
                         }
                     }
@@ -317,6 +317,15 @@ impl<L: Lock> Core<L> {
             }
         }
         Ok(at)
+    }
+
+    /// A peer has sent what cannot be understood.
+    #[cold]
+    fn say_broken<S>(&self, conn: &Conn<S>, error: &) {
+        let Some(ep) = self.eps.get(conn.ep) else { return };
+        let Some(peer) = ep.peers.get(conn.peer as usize) else { return };
+        let from = peer.address;
+        fabric_core::warn!("tcp", Subsys::EpData, "{from} is let go: {error}");
     }
 
     /// Bytes have arrived in their place.

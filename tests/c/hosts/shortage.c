@@ -135,8 +135,9 @@ static void names(void) {
         struct op sent = {0}, received = {0};
         char in[8];
         POST(&side, fi_send(side.ep, "hello", 5, NULL, side.peer, &sent));
-        expect(&side, &sent);
-        close_side(&side);
+        expect_with(&side, &sent, &server);
+        close_endpoint(&side);
+        release_shared(&side);
         POST(&server, fi_recv(server.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, &received));
         expect(&server, &received);
         if (i == WARM)

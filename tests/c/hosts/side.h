@@ -212,10 +212,15 @@ static inline void open_side(struct side *side, struct wish wish) {
     join_side(side, NULL, wish);
 }
 
-static inline void close_shared(struct side *side) {
+/* Without a look at descriptors, for a program whose other end of a connection is still open. */
+static inline void release_shared(struct side *side) {
     OK(fi_close(&side->av->fid));
     OK(fi_close(&side->domain->fid));
     OK(fi_close(&side->fabric->fid));
+}
+
+static inline void close_shared(struct side *side) {
+    release_shared(side);
     int left = open_fds() - own_fds - side->fds_before;
     if (left)
         FAIL("%d descriptors are left", left);
@@ -315,6 +320,15 @@ static inline void expect(struct side *side, struct op *op) {
     if (op->done != 1 || op->err)
         FAIL("completed %d times, error %d %s", op->done, op->err, fi_strerror(op->err));
     memset(op, 0, sizeof *op);
+}
+
+/* The same with progress of another endpoint: over a network, the first contact needs both. */
+static inline void expect_with(struct side *side, struct op *op, struct side *beside) {
+    for (double late = now() + PATIENCE; !op->done && now() < late;) {
+        drain(side);
+        drain(beside);
+    }
+    expect(side, op);
 }
 
 /* The other process: its end of a socket pair, and who it is. */
