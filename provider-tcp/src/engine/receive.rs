@@ -21,7 +21,7 @@ use super::{
     conn::{Conn, Control, Phase, Sink, State},
 };
 use crate::{
-    frame::head::{, HeadFlags, Header, Op, Parsed, parse},
+    frame::head::{HeadError, HeadFlags, Header, Op, Parsed, parse},
     net::{Net, Stream},
 };
 
@@ -321,7 +321,7 @@ impl<L: Lock> Core<L> {
 
     /// A peer has sent what cannot be understood.
     #[cold]
-    fn say_broken<S>(&self, conn: &Conn<S>, error: &) {
+    fn say_broken<S>(&self, conn: &Conn<S>, error: &HeadError) {
         let Some(ep) = self.eps.get(conn.ep) else { return };
         let Some(peer) = ep.peers.get(conn.peer as usize) else { return };
         let from = peer.address;

@@ -286,7 +286,8 @@ static void headers(void) {
             char more[256] = {0};
             say(fd, more, sizeof more);
             if (strncmp(table[i].what, "waits", 5) == 0)
-                linger(&side, 0.05);
+                linger(&side, 0.05), setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0},
+                                                sizeof(struct linger));
             else
                 read_to_end(&side, fd, in, sizeof in, 1);
             close(fd);
