@@ -99,6 +99,8 @@ pub(crate) enum Body {
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddress,
+    /// How the address vector has it, if that is another host's view of the same.
+    listed: Option<SocketAddress>,
     pub(crate) conn: Option<Handle>,
     /// Operations that wait for a connection.
     pub(crate) waiting: VecDeque<Handle>,
@@ -397,7 +399,9 @@ impl<L: Lock> Ep<L> {
         let mut routes = std::mem::take(&mut self.routes);
         let peer = routes.resolve(addr, |bytes| {
             let address = SocketAddress::parse(bytes)?;
-            Ok(self.peer(address))
+            let peer = self.peer(address);
+            self.peers[peer as usize].list(address);
+            Ok(peer)
         });
         self.routes = routes;
         peer
@@ -405,6 +409,7 @@ impl<L: Lock> Ep<L> {
 
     /// The peer with this address, made known if it was not.
     pub(crate) fn peer(&mut self, address: SocketAddress) -> PeerId {
+        let address = self.from_here(address);
         if let Some(peer) = self.by_address.get(&address) {
             return *peer;
         }
@@ -422,6 +427,17 @@ impl<L: Lock> Ep<L> {
         peer
     }
 
+    /// An address as it is here. The interface of a link-local one is a number of the host that has
+    /// told it; a link-local endpoint has peers at its own link only.
+    fn from_here(&self, address: SocketAddress) -> SocketAddress {
+        match self.local {
+            Some(local) if local.is_link_local() && address.is_link_local() => {
+                address.with_scope(local.scope())
+            }
+            _ => address,
+        }
+    }
+
     /// How completions name a peer.
     #[inline]
     pub(crate) fn source(&mut self, peer: PeerId) -> u64 {
@@ -432,7 +448,7 @@ impl<L: Lock> Ep<L> {
         if let Some(av) = self.routes.av()
             && state.sender.is_stale(av)
         {
-            state.sender.refresh(av, &state.address.to_bytes());
+            state.sender.refresh(av, &state.listed.unwrap_or(state.address).to_bytes());
         }
         state.sender.id()
     }

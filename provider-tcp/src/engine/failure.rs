@@ -22,7 +22,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             // Nobody knows of it yet.
             State::Accepted => {}
             State::Connecting => self.not_reached(ep, peer, reason, false),
-            State::Requested => self.not_reached(ep, peer, reason, true),
+            State::Requested => self.not_reached(ep, peer, reason, reason != Errno::ETIMEDOUT),
             State::Open => {
                 if let Some(target) = self.core.peer_mut(ep, peer)
                     && target.conn == Some(handle)

@@ -55,7 +55,9 @@ impl<L: Lock> Ep<L> {
     /// For each peer, whether the endpoint itself refers to it.
     fn peers_in_use(&self) -> Vec<bool> {
         let av = self.routes.av();
-        let known = |peer: &Peer| av.is_some_and(|av| av.find(&peer.address.to_bytes()).is_some());
+        let listed =
+            |address: SocketAddress| av.is_some_and(|av| av.find(&address.to_bytes()).is_some());
+        let known = |peer: &Peer| listed(peer.address) || peer.listed.is_some_and(listed);
         let mut used: Vec<bool> =
             self.peers.iter().map(|peer| peer.is_busy() || known(peer)).collect();
         for peer in self.inbox.peers() {
@@ -84,6 +86,7 @@ impl Peer {
     pub(super) fn new(address: SocketAddress) -> Self {
         Self {
             address,
+            listed: None,
             conn: None,
             waiting: std::collections::VecDeque::new(),
             failures: 0,
@@ -94,6 +97,15 @@ impl Peer {
             nonce: 0,
             sender: super::Sender::default(),
             kept: 0,
+        }
+    }
+
+    /// The address vector has it under this address.
+    pub(super) fn list(&mut self, address: SocketAddress) {
+        let listed = Some(address).filter(|listed| *listed != self.address);
+        if listed != self.listed {
+            self.listed = listed;
+            self.sender = super::Sender::default();
         }
     }
 

@@ -151,6 +151,9 @@ static inline const char *provider(void) {
 
 static inline int is_shm(void) { return strcmp(provider(), "shm") == 0; }
 
+/* Over a network: the address to listen at, NULL for one that the provider chooses. */
+static const char *own_node = "127.0.0.1";
+
 /* Name and service under which an endpoint is found; networks have no names of ours, but ports. */
 static inline const char *place_of(const char *name, char service[8]) {
     if (is_shm())
@@ -159,7 +162,7 @@ static inline const char *place_of(const char *name, char service[8]) {
     for (const char *at = name; at && *at; at++)
         port = port * 31 + (unsigned char)*at;
     snprintf(service, 8, "%u", name ? 20000 + port % 10000 : 0);
-    return "127.0.0.1";
+    return own_node;
 }
 
 /* All but the last step, for those who bind more. */
@@ -176,7 +179,7 @@ static inline void prepare_side(struct side *side, const struct side *shared, st
     hints->domain_attr->progress = wish.progress;
     hints->fabric_attr->prov_name = strdup(provider());
     char port[8] = "";
-    const char *node = place_of(wish.name, port), *service = *port ? port : NULL;
+    const char *node = place_of(wish.name, port), *service = node && *port ? port : NULL;
     uint64_t flags = node ? FI_SOURCE : 0;
     int found = fi_getinfo(FI_VERSION(1, 20), node, service, flags, hints, &side->info);
     if (found == -FI_ENODATA && !is_shm()) {
