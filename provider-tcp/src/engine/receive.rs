@@ -216,14 +216,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
             Err(reason) => self.down(handle, reason),
         }
     }
-
-    /// Writes had to wait for answers to reads in front of them.
-    pub(super) fn resume_behind_answers(&mut self, handle: Handle) {
-        let Some(conn) = self.conns.get(handle) else { return };
-        if matches!(&conn.rx.phase, Phase::Stalled(header) if header.op() == Op::Write) {
-            self.resume(handle);
-        }
-    }
 }
 
 /// Whether a connection has more to read.
@@ -349,9 +341,7 @@ impl<L: Lock> Core<L> {
             }
             Begun::Stall => {
                 conn.rx.phase = Phase::Stalled(*header);
-                if header.op() != Op::Write
-                    && let Some(ep) = self.eps.get_mut(conn.ep)
-                {
+                if let Some(ep) = self.eps.get_mut(conn.ep) {
                     ep.stalled.push(me);
                 }
                 return Ok(false);
@@ -372,10 +362,7 @@ impl<L: Lock> Core<L> {
             Op::Ack => self.acked(conn),
             Op::Read => self.serve_read(conn, header),
             Op::ReadResponse => self.begin_read_response(conn, header).map(Begun::Payload),
-            Op::Write => match self.begin_write(conn, header)? {
-                Some(sink) => Ok(Begun::Payload(sink)),
-                None => Ok(Begun::Stall),
-            },
+            Op::Write => self.begin_write(conn, header).map(Begun::Payload),
             Op::Rts => self.announced(me, conn, header),
             Op::Cts => self.asked_for(conn, header),
             Op::Data => self.begin_data(conn, header).map(Begun::Payload),
