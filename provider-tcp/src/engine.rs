@@ -24,6 +24,8 @@ mod msg;
 mod receive;
 mod remote;
 mod rendezvous;
+#[cfg(test)]
+mod tests;
 mod transmit;
 
 use std::{

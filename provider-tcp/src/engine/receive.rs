@@ -454,6 +454,7 @@ impl<L: Lock> Core<L> {
                 ack
             }
             Sink::Read { op, .. } => {
+                conn.reads.pop_front();
                 self.finish(op, Ok(got));
                 false
             }

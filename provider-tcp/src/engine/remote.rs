@@ -137,7 +137,7 @@ impl<L: Lock> Core<L> {
         if buffers.len() != header.payload_len() {
             return Err(Errno::EPROTO);
         }
-        conn.reads.pop_front();
+        // It waits until its last byte is here: until then the target has not read all of it.
         Ok(Sink::Read { op, buffers })
     }
 }
