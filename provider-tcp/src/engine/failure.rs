@@ -21,7 +21,13 @@ impl<L: Lock, N: Net> Engine<L, N> {
         match state {
             // Nobody knows of it yet.
             State::Accepted => {}
-            State::Connecting | State::Requested => self.not_reached(ep, peer, reason),
+            State::Connecting | State::Requested => {
+                // Another connection to this peer may have come up meanwhile.
+                let own = self.core.peer_mut(ep, peer).is_some_and(|p| p.conn == Some(handle));
+                if own {
+                    self.not_reached(ep, peer, reason);
+                }
+            }
             State::Open => {
                 if let Some(target) = self.core.peer_mut(ep, peer)
                     && target.conn == Some(handle)
