@@ -76,16 +76,18 @@ impl TxKind {
     }
 }
 
-/// Whether an operation completes with the peer's answer only.
+/// Whether an operation completes with the peer's answer only. An injected write does, too, where the
+/// endpoint's defaults say so: nobody hears of its end but a counter, and programs take that for the
+/// bytes being there. An injected message is over for its sender.
 #[inline]
-fn acknowledged(interest: &Interest) -> bool {
-    !interest.silent && interest.flags.intersects(ACKNOWLEDGED)
+const fn acknowledged(interest: &Interest, is_send: bool) -> bool {
+    !(is_send && interest.silent) && interest.flags.intersects(ACKNOWLEDGED)
 }
 
-fn head_flags(interest: &Interest) -> HeadFlags {
-    if !acknowledged(interest) {
+fn head_flags(op: &TxOp) -> HeadFlags {
+    if !op.acknowledged() {
         HeadFlags::empty()
-    } else if interest.flags.contains(Flags::COMMIT_COMPLETE) {
+    } else if op.interest.flags.contains(Flags::COMMIT_COMPLETE) {
         HeadFlags::COMMIT_COMPLETE
     } else {
         HeadFlags::DELIVERY_COMPLETE
@@ -126,7 +128,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             && conn.state == State::Open
             && conn.tx.is_clear()
             && buffers.len() <= COPIED
-            && !acknowledged(&interest)
+            && !acknowledged(&interest, true)
             && (!conn.tx.blocked || conn.tx.staged() < STAGED_MAX)
         {
             let header = message(op.tagged, op.tag, buffers.len(), op.meta.cq_data());
@@ -333,9 +335,9 @@ impl<L: Lock> Core<L> {
             }
             Control::Announced { index, op } => {
                 let Some(entry) = self.ops.get(op) else { return };
-                let flags = head_flags(&entry.interest);
+                let flags = head_flags(entry);
                 let len = entry.payload.buffers().len();
-                if acknowledged(&entry.interest) {
+                if entry.acknowledged() {
                     conn.acks.push_back(op);
                 }
                 conn.tx.head(conn.endian, &Header::data(index, len).with_flags(flags));
@@ -364,9 +366,9 @@ impl<L: Lock> Core<L> {
         }
         op.conn = Some(me);
         let is_read = matches!(op.kind, TxKind::Read(_));
-        let acknowledged = acknowledged(&op.interest);
+        let acknowledged = op.acknowledged();
         if !is_read {
-            header = header.with_flags(head_flags(&op.interest));
+            header = header.with_flags(head_flags(op));
         }
         let queued = std::mem::take(&mut op.queued);
         let ep = op.ep;
@@ -405,7 +407,7 @@ impl<L: Lock> Core<L> {
         match conn.tx.current.take() {
             Some(Current::Op { op, .. }) => {
                 if let Some(entry) = self.ops.get(op)
-                    && !acknowledged(&entry.interest)
+                    && !entry.acknowledged()
                 {
                     let len = entry.payload.buffers().len();
                     self.finish(op, Ok(len));
@@ -454,6 +456,12 @@ impl TxOp {
     ) -> Self {
         let (interest, data) = (meta.interest(), meta.cq_data());
         Self { ep, peer, conn: None, interest, kind, payload, data, queued: false }
+    }
+
+    /// It ends with an answer of the peer.
+    #[inline]
+    const fn acknowledged(&self) -> bool {
+        acknowledged(&self.interest, matches!(self.kind, TxKind::Send { .. }))
     }
 
     /// The application believes it done.
