@@ -150,7 +150,8 @@ impl PassiveEndpoint for TcpPassive {
             return Err(Errno::EINVAL);
         }
         let at = state.local.ok_or(Errno::EADDRNOTAVAIL)?;
-        let acceptor = Acceptor::open(at.get(), settings::ports(), state.backlog)?;
+        let acceptor =
+            Acceptor::open(settings::options(), at.get(), settings::ports(), state.backlog)?;
         let interest = Interest { read: true, write: false };
         state.poller.watch(acceptor.as_fd(), LISTENER, interest)?;
         state.local = Some(acceptor.address().into());
@@ -259,6 +260,10 @@ impl State {
                 Err(Errno::EAGAIN) => return,
                 Err(reason) => {
                     fabric_core::warn!("tcp", Subsys::EpCtrl, "accept fails: {reason}");
+                    if reason == Errno::EMFILE {
+                        room -= 1;
+                        continue;
+                    }
                     return;
                 }
             };

@@ -43,8 +43,6 @@ pub(super) const EAGER: usize = 64 << 10;
 pub(crate) struct TxOp {
     pub(crate) ep: Handle,
     pub(crate) peer: PeerId,
-    /// The connection, once a byte may have left on it.
-    pub(crate) conn: Option<Handle>,
     pub(crate) interest: Interest,
     pub(crate) kind: TxKind,
     /// What is sent, or where a read's bytes go.
@@ -198,9 +196,12 @@ impl<L: Lock, N: Net> Engine<L, N> {
         if conn.state != State::Open {
             return;
         }
-        match self.core.pump(handle, conn) {
+        match self.core.pump(conn) {
             Ok(()) => {
                 let answered = conn.tx.is_clear();
+                if !self.looking {
+                    self.watch_over();
+                }
                 self.rewatch(handle);
                 if answered {
                     self.resume_behind_answers(handle);
@@ -271,13 +272,13 @@ impl Tx {
 }
 
 impl<L: Lock> Core<L> {
-    fn pump<S: Stream>(&mut self, me: Handle, conn: &mut Conn<S>) -> Result<()> {
+    fn pump<S: Stream>(&mut self, conn: &mut Conn<S>) -> Result<()> {
         loop {
             while conn.tx.current.is_none() && conn.tx.staged() < BATCH {
                 if let Some(control) = conn.tx.control.pop_front() {
                     self.answer(conn, control);
                 } else if let Some(op) = conn.tx.queue.pop_front() {
-                    if !self.start(me, conn, op) {
+                    if !self.start(conn, op) {
                         conn.tx.queue.push_front(op);
                         break;
                     }
@@ -347,7 +348,7 @@ impl<L: Lock> Core<L> {
     }
 
     /// Stages an operation's header, and its payload if that is small. `false`: it must wait.
-    fn start<S>(&mut self, me: Handle, conn: &mut Conn<S>, handle: Handle) -> bool {
+    fn start<S>(&mut self, conn: &mut Conn<S>, handle: Handle) -> bool {
         // A cancelled operation leaves its handle behind.
         let Some(op) = self.ops.get_mut(handle) else { return true };
         let buffers = *op.payload.buffers();
@@ -364,7 +365,6 @@ impl<L: Lock> Core<L> {
         if let Some(data) = op.data {
             header = header.with_cq_data(data);
         }
-        op.conn = Some(me);
         let is_read = matches!(op.kind, TxKind::Read(_));
         let acknowledged = op.acknowledged();
         if !is_read {
@@ -455,7 +455,7 @@ impl TxOp {
         payload: Payload,
     ) -> Self {
         let (interest, data) = (meta.interest(), meta.cq_data());
-        Self { ep, peer, conn: None, interest, kind, payload, data, queued: false }
+        Self { ep, peer, interest, kind, payload, data, queued: false }
     }
 
     /// It ends with an answer of the peer.
