@@ -43,8 +43,6 @@ pub(super) const EAGER: usize = 64 << 10;
 pub(crate) struct TxOp {
     pub(crate) ep: Handle,
     pub(crate) peer: PeerId,
-    /// The connection, once a byte may have left on it.
-    pub(crate) conn: Option<Handle>,
     pub(crate) interest: Interest,
     pub(crate) kind: TxKind,
     /// What is sent, or where a read's bytes go.
@@ -76,16 +74,18 @@ impl TxKind {
     }
 }
 
-/// Whether an operation completes with the peer's answer only.
+/// Whether an operation completes with the peer's answer only. An injected write does, too, where the
+/// endpoint's defaults say so: nobody hears of its end but a counter, and programs take that for the
+/// bytes being there. An injected message is over for its sender.
 #[inline]
-fn acknowledged(interest: &Interest) -> bool {
-    !interest.silent && interest.flags.intersects(ACKNOWLEDGED)
+const fn acknowledged(interest: &Interest, is_send: bool) -> bool {
+    !(is_send && interest.silent) && interest.flags.intersects(ACKNOWLEDGED)
 }
 
-fn head_flags(interest: &Interest) -> HeadFlags {
-    if !acknowledged(interest) {
+fn head_flags(op: &TxOp) -> HeadFlags {
+    if !op.acknowledged() {
         HeadFlags::empty()
-    } else if interest.flags.contains(Flags::COMMIT_COMPLETE) {
+    } else if op.interest.flags.contains(Flags::COMMIT_COMPLETE) {
         HeadFlags::COMMIT_COMPLETE
     } else {
         HeadFlags::DELIVERY_COMPLETE
@@ -126,7 +126,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             && conn.state == State::Open
             && conn.tx.is_clear()
             && buffers.len() <= COPIED
-            && !acknowledged(&interest)
+            && !acknowledged(&interest, true)
             && !op.meta.flags.contains(Flags::FENCE)
             && (!conn.tx.blocked || conn.tx.staged() < STAGED_MAX)
         {
@@ -197,8 +197,13 @@ impl<L: Lock, N: Net> Engine<L, N> {
         if conn.state != State::Open {
             return;
         }
-        match self.core.pump(handle, conn) {
-            Ok(()) => self.rewatch(handle),
+        match self.core.pump(conn) {
+            Ok(()) => {
+                if !self.looking {
+                    self.watch_over();
+                }
+                self.rewatch(handle);
+            }
             Err(reason) => self.down(handle, reason),
         }
     }
@@ -264,13 +269,13 @@ impl Tx {
 }
 
 impl<L: Lock> Core<L> {
-    fn pump<S: Stream>(&mut self, me: Handle, conn: &mut Conn<S>) -> Result<()> {
+    fn pump<S: Stream>(&mut self, conn: &mut Conn<S>) -> Result<()> {
         loop {
             while conn.tx.current.is_none() && conn.tx.staged() < BATCH {
                 if let Some(control) = conn.tx.control.pop_front() {
                     self.answer(conn, control);
                 } else if let Some(op) = conn.tx.queue.pop_front() {
-                    if !self.start(me, conn, op) {
+                    if !self.start(conn, op) {
                         conn.tx.queue.push_front(op);
                         break;
                     }
@@ -328,9 +333,9 @@ impl<L: Lock> Core<L> {
             }
             Control::Announced { index, op } => {
                 let Some(entry) = self.ops.get(op) else { return };
-                let flags = head_flags(&entry.interest);
+                let flags = head_flags(entry);
                 let len = entry.payload.buffers().len();
-                if acknowledged(&entry.interest) {
+                if entry.acknowledged() {
                     conn.acks.push_back(op);
                 }
                 conn.tx.head(conn.endian, &Header::data(index, len).with_flags(flags));
@@ -340,7 +345,7 @@ impl<L: Lock> Core<L> {
     }
 
     /// Stages an operation's header, and its payload if that is small. `false`: it must wait.
-    fn start<S>(&mut self, me: Handle, conn: &mut Conn<S>, handle: Handle) -> bool {
+    fn start<S>(&mut self, conn: &mut Conn<S>, handle: Handle) -> bool {
         // A cancelled operation leaves its handle behind.
         let Some(op) = self.ops.get_mut(handle) else { return true };
         let war = self.eps.get(op.ep).is_some_and(|ep| ep.limits.war);
@@ -361,11 +366,10 @@ impl<L: Lock> Core<L> {
         if let Some(data) = op.data {
             header = header.with_cq_data(data);
         }
-        op.conn = Some(me);
         let is_read = matches!(op.kind, TxKind::Read(_));
-        let acknowledged = acknowledged(&op.interest);
+        let acknowledged = op.acknowledged();
         if !is_read {
-            header = header.with_flags(head_flags(&op.interest));
+            header = header.with_flags(head_flags(op));
         }
         let queued = std::mem::take(&mut op.queued);
         let ep = op.ep;
@@ -404,7 +408,7 @@ impl<L: Lock> Core<L> {
         match conn.tx.current.take() {
             Some(Current::Op { op, .. }) => {
                 if let Some(entry) = self.ops.get(op)
-                    && !acknowledged(&entry.interest)
+                    && !entry.acknowledged()
                 {
                     let len = entry.payload.buffers().len();
                     self.finish(op, Ok(len));
@@ -461,7 +465,13 @@ impl TxOp {
         payload: Payload,
     ) -> Self {
         let (interest, data) = (meta.interest(), meta.cq_data());
-        Self { ep, peer, conn: None, interest, kind, payload, data, queued: false }
+        Self { ep, peer, interest, kind, payload, data, queued: false }
+    }
+
+    /// It ends with an answer of the peer.
+    #[inline]
+    const fn acknowledged(&self) -> bool {
+        acknowledged(&self.interest, matches!(self.kind, TxKind::Send { .. }))
     }
 
     /// The application believes it done.

@@ -271,6 +271,10 @@ impl Net for TestNet {
         })
     }
 
+    fn watch_listener(&mut self, token: u64, watch: bool) {
+        self.token = watch.then_some(token);
+    }
+
     fn stop_listening(&mut self) {
         if let Some(bound) = self.bound.take() {
             self.world.lock().listeners.remove(&SocketAddr::new(self.ip, bound.port()));
@@ -306,7 +310,7 @@ impl Net for TestNet {
         self.watched.insert(token, (stream.at, stream.side, interest));
     }
 
-    fn ready(&mut self, out: &mut Vec<Ready>) {
+    fn ready(&mut self, out: &mut Vec<Ready>) -> bool {
         let world = self.world.lock();
         let backlog = |bound: SocketAddr| {
             world.listeners.get(&SocketAddr::new(self.ip, bound.port())).map_or(0, VecDeque::len)
@@ -331,6 +335,7 @@ impl Net for TestNet {
                 out.push(Ready { token: *token, read, write });
             }
         }
+        false
     }
 
     fn now(&self) -> Instant {

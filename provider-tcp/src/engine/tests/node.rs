@@ -149,7 +149,7 @@ impl Node {
         state.local = Some(local.into());
         state.set_av(Some(av.clone()));
         (state.report.tx, state.report.rx, state.enabled) = (bind(&tx), bind(&rx), true);
-        let mut engine = Engine::new(shared.host(host.ip()));
+        let mut engine = Engine::new(shared.host(host.ip()), None);
         let ep = engine.core.eps.insert(state).unwrap();
         engine.listen(ep).unwrap();
         Self { engine, ep, tx, rx, regions, av }
