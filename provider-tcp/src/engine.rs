@@ -24,6 +24,7 @@ mod msg;
 mod receive;
 mod remote;
 mod rendezvous;
+mod rx_context;
 mod transmit;
 
 use std::{
@@ -39,7 +40,6 @@ use fabric_core::{
     av::{Av, Routes, Sender},
     completion::Report,
     engine::Stats,
-    inbox::Inbox,
     lock::Lock,
     matching::PeerId,
     mem::Payload,
@@ -48,7 +48,7 @@ use fabric_core::{
     slab::{Handle, Slab},
 };
 
-use self::{conn::Conn, transmit::TxOp};
+use self::{conn::Conn, rx_context::RxContext, transmit::TxOp};
 pub(crate) use self::{
     connect::send_whole,
     msg::{Answer, Msg},
@@ -111,7 +111,8 @@ pub(crate) struct Peer {
 
 /// An endpoint.
 pub(crate) struct Ep<L: Lock> {
-    pub(crate) inbox: Inbox<Body>,
+    /// What it receives from.
+    pub(crate) rx: Handle,
     pub(crate) report: Report<L>,
     pub(crate) regions: Arc<MrTable>,
     pub(crate) limits: Limits,
@@ -125,10 +126,6 @@ pub(crate) struct Ep<L: Lock> {
     pub(crate) nonce: NonZeroU32,
     /// Operations that wait to be sent.
     pub(crate) queued: usize,
-    /// Bytes of messages that wait for receives.
-    pub(crate) kept: usize,
-    /// Connections with a message that must wait for its receive.
-    pub(crate) stalled: Vec<Handle>,
     /// Data calls are accepted.
     pub(crate) enabled: bool,
     /// A connected endpoint's state; reliable datagrams have none.
@@ -138,6 +135,7 @@ pub(crate) struct Ep<L: Lock> {
 /// Everything but the network.
 pub(crate) struct Core<L: Lock> {
     pub(crate) eps: Slab<Ep<L>>,
+    pub(crate) contexts: Slab<RxContext<L>>,
     pub(crate) ops: Slab<TxOp>,
 }
 
@@ -180,7 +178,11 @@ impl<L: Lock, N: Net> Engine<L, N> {
     pub(crate) fn new(net: N) -> Self {
         Self {
             net,
-            core: Core { eps: Slab::new(usize::MAX), ops: Slab::new(usize::MAX) },
+            core: Core {
+                eps: Slab::new(usize::MAX),
+                contexts: Slab::new(usize::MAX),
+                ops: Slab::new(usize::MAX),
+            },
             conns: Slab::new(usize::MAX),
             hot: Vec::with_capacity(HOT),
             listed: Vec::new(),
@@ -325,9 +327,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
 pub(crate) const LISTENER: u64 = 1 << 31;
 
 impl<L: Lock> Ep<L> {
-    pub(crate) fn new(regions: Arc<MrTable>, limits: Limits, min_multi_recv: usize) -> Self {
+    pub(crate) fn new(regions: Arc<MrTable>, limits: Limits) -> Self {
         Self {
-            inbox: Inbox::new(min_multi_recv),
+            rx: Handle::from_raw(0),
             report: Report::new(),
             regions,
             limits,
@@ -338,8 +340,6 @@ impl<L: Lock> Ep<L> {
             local: None,
             nonce: nonce(),
             queued: 0,
-            kept: 0,
-            stalled: Vec::new(),
             enabled: false,
             msg: None,
         }

@@ -21,6 +21,7 @@ use fabric_core::{
 };
 
 pub use kinds::Kind;
+pub(crate) use kinds::shares_receives;
 
 use crate::{address::Family, interfaces::Interfaces};
 use ends::End;

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The only peer.
-const PEER: PeerId = 0;
+pub(super) const PEER: PeerId = 0;
 
 /// What a connected endpoint has beside what every endpoint has.
 #[derive(Debug)]
@@ -214,7 +214,7 @@ impl<L: Lock> Core<L> {
         if let Some(eq) = &msg.eq {
             eq.push_error(error);
         }
-        state.inbox.fail_all(&mut state.report, Errno::ECANCELED);
+        self.fail_receives(ep, Errno::ECANCELED);
         true
     }
 
@@ -224,6 +224,6 @@ impl<L: Lock> Core<L> {
         let Some(msg) = &mut state.msg else { return };
         msg.phase = Phase::Ended;
         msg.tell(Event::Shutdown { object: msg.object });
-        state.inbox.fail_all(&mut state.report, Errno::ECANCELED);
+        self.fail_receives(ep, Errno::ECANCELED);
     }
 }
