@@ -32,7 +32,7 @@ use crate::{
     address::SocketAddress,
     engine::{Engine, Ep, Limits, Msg},
     net::{Net, Sockets},
-    offer::{self, CAPS, MSG_CAPS},
+    offer::{self, CAPS, EXTENSIONS, MSG_CAPS, WAR},
     passive::Request,
     settings,
     shared::TcpSharedReceive,
@@ -149,7 +149,7 @@ fn check(info: &Info) -> Result<Kind> {
             return Err(Errno::EINVAL);
         }
     };
-    let beyond = info.caps - caps;
+    let beyond = info.caps - caps - EXTENSIONS;
     if !beyond.is_empty() {
         let beyond = Names("FI_", beyond);
         fabric_core::warn!("tcp", Subsys::EpCtrl, "caps: wanted {beyond}, which is not offered");
@@ -183,6 +183,7 @@ impl Endpoint for TcpEndpoint {
             directed: info.caps.contains(Flags::DIRECTED_RECV),
             source: info.caps.contains(Flags::SOURCE),
             rma_event: info.caps.contains(Flags::RMA_EVENT),
+            war: tx.is_some_and(|tx| tx.msg_order.intersects(WAR)),
             coalesce: settings::coalesce(),
             connect: settings::connect_timeout(),
         };
@@ -311,9 +312,8 @@ impl Endpoint for TcpEndpoint {
             let ep = engine.core.eps.get_mut(self.ep).ok_or(Errno::EOPBADSTATE)?;
             ep.set_av(start.av.cloned());
             start.apply(&mut ep.report);
-            let local = ep.local;
             if rdm {
-                engine.listen(self.ep, local.ok_or(Errno::EADDRNOTAVAIL)?)?;
+                engine.listen(self.ep)?;
             }
             if let Some(ep) = engine.core.eps.get_mut(self.ep) {
                 ep.enabled = true;
@@ -337,9 +337,8 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn name(&self) -> Result<Vec<u8>> {
-        let engine = self.engine();
-        let ep = engine.core.eps.get(self.ep).ok_or(Errno::EOPBADSTATE)?;
-        ep.local.map(SocketAddress::to_bytes).ok_or(Errno::EADDRNOTAVAIL)
+        let name = self.engine().name(self.ep)?;
+        Ok(offer::reachable(name).to_bytes())
     }
 
     fn set_name(&self, name: &[u8]) -> Result<()> {

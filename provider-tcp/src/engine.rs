@@ -72,6 +72,8 @@ pub(crate) struct Limits {
     pub(crate) source: bool,
     /// Target-side one-sided access counts for endpoint counters.
     pub(crate) rma_event: bool,
+    /// Writes wait for the reads before them (`FI_ORDER_WAR`).
+    pub(crate) war: bool,
     /// Small sends may wait for others.
     pub(crate) coalesce: bool,
     /// How long a peer may take to be reached.

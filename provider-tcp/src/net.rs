@@ -24,6 +24,8 @@ pub(crate) trait Stream: Send + 'static {
     /// Fills `data`, then `rest`, in one step. Returns how many bytes there were: zero at the end
     /// of the stream, `EAGAIN` if none is there now.
     fn receive(&mut self, data: &Buffers, rest: &mut [u8]) -> Result<usize>;
+    /// The address at this end.
+    fn local(&self) -> Result<SocketAddr>;
     /// Before it is closed: says that nothing more will come, and lets go of what has come, so that
     /// what was handed over is still delivered.
     fn finish(&mut self);
@@ -63,11 +65,14 @@ pub(crate) trait Net: Send + 'static {
     /// Streams.
     type Stream: Stream;
 
-    /// Starts to listen at an address; port zero is any. Returns the address with its port.
-    fn listen(&mut self, address: SocketAddr, token: u64) -> Result<SocketAddr>;
+    /// Takes an address to listen at, and lets another one go; port zero is any. Returns the address
+    /// with its port.
+    fn bind(&mut self, address: SocketAddr) -> Result<SocketAddr>;
+    /// Starts to listen at the address that was taken.
+    fn listen(&mut self, token: u64) -> Result<()>;
     /// The next stream that a peer has opened.
     fn accept(&mut self) -> Result<Accepted<Self::Stream>>;
-    /// Stops listening.
+    /// Stops listening, and lets the address go.
     fn stop_listening(&mut self);
     /// Begins to connect from an address (with a port of the system's choice) to another.
     fn connect(&mut self, from: Option<SocketAddr>, to: SocketAddr) -> Result<Self::Stream>;

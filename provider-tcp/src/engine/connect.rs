@@ -36,13 +36,31 @@ const ACCEPTS: usize = 64;
 
 impl<L: Lock, N: Net> Engine<L, N> {
     /// Starts to listen for an endpoint.
-    pub(crate) fn listen(&mut self, ep: Handle, address: SocketAddress) -> Result<SocketAddress> {
-        let local = self.net.listen(address.get(), ep.raw() ^ LISTENER)?;
-        let local = SocketAddress::from(local);
-        if let Some(state) = self.core.eps.get_mut(ep) {
-            state.local = Some(local);
-        }
+    pub(crate) fn listen(&mut self, ep: Handle) -> Result<()> {
+        self.bind(ep)?;
+        self.net.listen(ep.raw() ^ LISTENER)
+    }
+
+    /// Takes the endpoint's address, so that its port is known.
+    fn bind(&mut self, ep: Handle) -> Result<SocketAddress> {
+        let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
+        let local = state.local.ok_or(Errno::EADDRNOTAVAIL)?;
+        let local = self.net.bind(local.get())?.into();
+        state.local = Some(local);
         Ok(local)
+    }
+
+    /// The endpoint's own address: where it listens, or its end of the connection.
+    pub(crate) fn name(&mut self, ep: Handle) -> Result<SocketAddress> {
+        let state = self.core.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;
+        if state.msg.is_none() {
+            return self.bind(ep);
+        }
+        let conn = state.peers.first().and_then(|peer| self.conns.get(peer.conn?));
+        match conn {
+            Some(conn) => conn.stream.local().map(SocketAddress::from),
+            None => state.local.ok_or(Errno::EADDRNOTAVAIL),
+        }
     }
 
     /// Begins to connect to a peer, unless that is under way.
@@ -230,7 +248,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let from = conn.from.ok_or(Errno::EPROTO)?;
         let address = from.with_port(greeting.record.port).canonical();
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EPROTO)?;
-        let local = state.local.ok_or(Errno::EPROTO)?;
+        let port = state.local.ok_or(Errno::EPROTO)?.port();
+        let own = |stream: &N::Stream| own_end(stream, port);
         let peer = state.peer(address);
         let nonce = state.nonce;
         if let Some(rival) = state.peers[peer as usize].conn {
@@ -240,10 +259,14 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let known = self.core.peer_mut(ep, peer).map_or((None, 0), |peer| (peer.conn, peer.nonce));
         if let (Some(rival), stored) = known
             && let Some(other) = self.conns.get(rival)
-            && address != local
+            && let Some(conn) = self.conns.get(handle)
+            && address != own(&conn.stream)?
         {
             let keep_ours = match other.state {
-                State::Connecting | State::Requested => address.contest(local) == Ordering::Less,
+                // The peer compares with where that one comes from.
+                State::Connecting | State::Requested => {
+                    address.contest(own(&other.stream)?) == Ordering::Less
+                }
                 State::Accepted | State::Open => stored == 0 || stored == greeting.record.nonce,
             };
             if keep_ours {
@@ -353,6 +376,12 @@ impl<L: Lock> Core<L> {
         };
         message.map_err(|_| Errno::EINVAL)
     }
+}
+
+/// An end of a connection as the peer names its owner, who listens at `port`: endpoints that listen
+/// at all of a host's addresses have another one on each connection.
+fn own_end(stream: &impl Stream, port: u16) -> Result<SocketAddress> {
+    Ok(SocketAddress::from(stream.local()?).with_port(port).canonical())
 }
 
 /// Bytes of the connection message that begins so, as far as they show.

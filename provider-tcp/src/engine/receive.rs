@@ -215,14 +215,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
             Err(reason) => self.down(handle, reason),
         }
     }
-
-    /// Writes had to wait for answers to reads in front of them.
-    pub(super) fn resume_behind_answers(&mut self, handle: Handle) {
-        let Some(conn) = self.conns.get(handle) else { return };
-        if matches!(&conn.rx.phase, Phase::Stalled(header) if header.op() == Op::Write) {
-            self.resume(handle);
-        }
-    }
 }
 
 /// Whether a connection has more to read.
@@ -348,9 +340,7 @@ impl<L: Lock> Core<L> {
             }
             Begun::Stall => {
                 conn.rx.phase = Phase::Stalled(*header);
-                if header.op() != Op::Write
-                    && let Some((_, context)) = self.receiver(conn.ep)
-                {
+                if let Some((_, context)) = self.receiver(conn.ep) {
                     context.stalled.push(me);
                 }
                 return Ok(false);
@@ -371,10 +361,7 @@ impl<L: Lock> Core<L> {
             Op::Ack => self.acked(conn),
             Op::Read => self.serve_read(conn, header),
             Op::ReadResponse => self.begin_read_response(conn, header).map(Begun::Payload),
-            Op::Write => match self.begin_write(conn, header)? {
-                Some(sink) => Ok(Begun::Payload(sink)),
-                None => Ok(Begun::Stall),
-            },
+            Op::Write => self.begin_write(conn, header).map(Begun::Payload),
             Op::Rts => self.announced(me, conn, header),
             Op::Cts => self.asked_for(conn, header),
             Op::Data => self.begin_data(conn, header).map(Begun::Payload),

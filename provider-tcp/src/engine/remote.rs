@@ -14,12 +14,12 @@ use fabric_core::{
 
 use super::{
     Core, Engine, Ep,
-    conn::{Conn, Control, Current, Phase, Pieces, Sink},
+    conn::{Conn, Control, Phase, Pieces, Sink},
     receive::{Broken, NEED_READ, NEED_WRITE, wants_ack},
     transmit::{TxKind, TxOp},
 };
 use crate::{
-    frame::head::{Header, Ranges},
+    frame::head::{HeadError, Header, Ranges},
     net::Net,
 };
 
@@ -37,10 +37,14 @@ impl<L: Lock, N: Net> Engine<L, N> {
         buffers: Buffers,
     ) -> Result<()> {
         let state = self.core.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;
-        let ranges = Ranges::new(op.remote).map_err(|_| Errno::EINVAL)?;
-        if ranges.total() != buffers.len() {
-            return Err(Errno::EINVAL);
-        }
+        let ranges = match Ranges::new(op.remote) {
+            Ok(ranges) if ranges.total() != buffers.len() => return Err(Errno::EINVAL),
+            Ok(ranges) => Some(ranges),
+            Err(HeadError::Range { .. }) => None,
+            Err(_) => return Err(Errno::EINVAL),
+        };
+        let reachable = ranges.is_some();
+        let ranges = ranges.unwrap_or(Ranges::NONE);
         let (kind, payload) = match op.kind {
             RmaKind::Read => (TxKind::Read(ranges), Payload::borrowed(buffers)),
             RmaKind::Write if op.meta.injects() => {
@@ -51,7 +55,14 @@ impl<L: Lock, N: Net> Engine<L, N> {
             }
             RmaKind::Write => (TxKind::Write(ranges), Payload::borrowed(buffers)),
         };
-        self.post(TxOp::new(ep, peer, &op.meta, kind, payload))
+        let op = TxOp::new(ep, peer, &op.meta, kind, payload);
+        if reachable {
+            return self.post(op);
+        }
+        // No region has memory beyond the last address, and the wire has no words for it.
+        let handle = self.core.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
+        self.core.finish(handle, Err(Errno::EINVAL));
+        Ok(())
     }
 }
 
@@ -75,22 +86,16 @@ impl<L: Lock> Core<L> {
         Ok(pieces)
     }
 
-    /// A write begins; `None` if it has to wait for answers to reads in front of it, whose bytes it
-    /// may change.
+    /// A write begins. Answers to reads in front of it may still be on their way out: who orders
+    /// writes after reads waits before it writes.
     pub(super) fn begin_write<S>(
         &mut self,
         conn: &mut Conn<S>,
         header: &Header,
-    ) -> Result<Option<Sink>, Broken> {
-        let answers = |control: &Control| matches!(control, Control::ReadResponse { .. });
-        let answering = matches!(conn.tx.current, Some(Current::Answer { .. }))
-            || conn.tx.control.iter().any(answers);
-        if answering {
-            return Ok(None);
-        }
+    ) -> Result<Sink, Broken> {
         let pieces = self.check(conn, header.ranges(), NEED_WRITE)?;
         let (data, ack) = (header.cq_data(), wants_ack(header));
-        Ok(Some(Sink::Write { pieces, data, ack }))
+        Ok(Sink::Write { pieces, data, ack })
     }
 
     /// A region has been closed under a write: its bytes may go nowhere.

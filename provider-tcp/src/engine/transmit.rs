@@ -127,6 +127,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             && conn.tx.is_clear()
             && buffers.len() <= COPIED
             && !acknowledged(&interest)
+            && !op.meta.flags.contains(Flags::FENCE)
             && (!conn.tx.blocked || conn.tx.staged() < STAGED_MAX)
         {
             let header = message(op.tagged, op.tag, buffers.len(), op.meta.cq_data());
@@ -197,13 +198,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             return;
         }
         match self.core.pump(handle, conn) {
-            Ok(()) => {
-                let answered = conn.tx.is_clear();
-                self.rewatch(handle);
-                if answered {
-                    self.resume_behind_answers(handle);
-                }
-            }
+            Ok(()) => self.rewatch(handle),
             Err(reason) => self.down(handle, reason),
         }
     }
@@ -348,6 +343,10 @@ impl<L: Lock> Core<L> {
     fn start<S>(&mut self, me: Handle, conn: &mut Conn<S>, handle: Handle) -> bool {
         // A cancelled operation leaves its handle behind.
         let Some(op) = self.ops.get_mut(handle) else { return true };
+        let war = self.eps.get(op.ep).is_some_and(|ep| ep.limits.war);
+        if must_wait(op, conn, war) {
+            return false;
+        }
         let buffers = *op.payload.buffers();
         let mut header = match op.kind {
             TxKind::Send { tagged: true, tag } if conn.rendezvous && buffers.len() > EAGER => {
@@ -442,6 +441,15 @@ impl<L: Lock> Core<L> {
             }
         }
     }
+}
+
+/// Whether an operation may not start before the peer has answered earlier ones: a fenced one, or a
+/// write whose reads before it must not see it.
+fn must_wait<S>(op: &TxOp, conn: &Conn<S>, war: bool) -> bool {
+    if op.interest.flags.contains(Flags::FENCE) {
+        return conn.waits_for_answers();
+    }
+    war && matches!(op.kind, TxKind::Write(_)) && !conn.reads.is_empty()
 }
 
 impl TxOp {

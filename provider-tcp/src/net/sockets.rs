@@ -67,11 +67,6 @@ impl Socket {
     pub(crate) fn outcome(&self) -> Result<()> {
         sockopt::socket_error(&self.0)?.map_err(errno)
     }
-
-    /// The address at this end.
-    pub(crate) fn local(&self) -> Result<SocketAddr> {
-        getsockname(&self.0)?.try_into().map_err(|_| Errno::new(libc::EAFNOSUPPORT))
-    }
 }
 
 impl AsFd for Socket {
@@ -91,6 +86,10 @@ impl Stream for Socket {
         memory::receive(self.0.as_fd(), data, rest)
     }
 
+    fn local(&self) -> Result<SocketAddr> {
+        getsockname(&self.0)?.try_into().map_err(|_| Errno::new(libc::EAFNOSUPPORT))
+    }
+
     fn finish(&mut self) {
         let _ = rustix::net::shutdown(&self.0, Shutdown::Write);
         let mut waste = [0; 4096];
@@ -103,7 +102,7 @@ impl Stream for Socket {
     }
 }
 
-/// A socket that listens.
+/// A socket that listens, or is about to.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     socket: Socket,
@@ -111,24 +110,24 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Listens at `address`. Port zero is any, or one of `ports`, if there is a range.
-    pub(crate) fn open(
-        address: SocketAddr,
-        ports: Option<(u16, u16)>,
-        backlog: i32,
-    ) -> Result<Self> {
+    /// Takes `address`. Port zero is any, or one of `ports`, if there is a range.
+    pub(crate) fn bind(address: SocketAddr, ports: Option<(u16, u16)>) -> Result<Self> {
         let socket = Socket::open(address)?;
         sockopt::set_socket_reuseaddr(&socket.0, true)?;
         match ports.filter(|_| address.port() == 0) {
             Some(range) => bind_within(&socket, address.ip(), range)?,
             None => bind(&socket.0, &address)?,
         }
-        listen(&socket.0, backlog)?;
         let address = socket.local()?;
         Ok(Self { socket, address })
     }
 
-    /// Where it listens.
+    /// Lets peers connect.
+    pub(crate) fn listen(&self, backlog: i32) -> Result<()> {
+        Ok(listen(&self.socket.0, backlog)?)
+    }
+
+    /// What it has taken.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -193,13 +192,22 @@ impl Sockets {
 impl Net for Sockets {
     type Stream = Socket;
 
-    fn listen(&mut self, address: SocketAddr, token: u64) -> Result<SocketAddr> {
-        let acceptor = Acceptor::open(address, self.ports, BACKLOG)?;
+    fn bind(&mut self, address: SocketAddr) -> Result<SocketAddr> {
+        if let Some(own) = &self.acceptor
+            && own.address() == address
+        {
+            return Ok(address);
+        }
+        self.acceptor = None;
+        let acceptor = self.acceptor.insert(Acceptor::bind(address, self.ports)?);
+        Ok(acceptor.address())
+    }
+
+    fn listen(&mut self, token: u64) -> Result<()> {
+        let acceptor = self.acceptor.as_ref().ok_or(Errno::EADDRNOTAVAIL)?;
+        acceptor.listen(BACKLOG)?;
         let interest = Interest { read: true, write: false };
-        self.poller.watch(acceptor.as_fd(), token, interest)?;
-        let address = acceptor.address();
-        self.acceptor = Some(acceptor);
-        Ok(address)
+        self.poller.watch(acceptor.as_fd(), token, interest)
     }
 
     fn accept(&mut self) -> Result<Accepted<Socket>> {
