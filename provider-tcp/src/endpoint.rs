@@ -30,9 +30,9 @@ use fabric_core::{
 
 use crate::{
     address::SocketAddress,
-    engine::{Engine, Ep, Limits, Msg},
+    engine::{ATOMIC_MAX, Engine, Ep, Limits, Msg},
     net::{Net, Sockets},
-    offer::{self, CAPS, EXTENSIONS, MSG_CAPS, WAR},
+    offer::{self, CAPS, MSG_CAPS, WAR},
     passive::Request,
     settings,
     shared::TcpSharedReceive,
@@ -149,7 +149,7 @@ fn check(info: &Info) -> Result<Kind> {
             return Err(Errno::EINVAL);
         }
     };
-    let beyond = info.caps - caps - EXTENSIONS;
+    let beyond = info.caps - caps - offer::extensions_of(kind == Kind::Rdm);
     if !beyond.is_empty() {
         let beyond = Names("FI_", beyond);
         fabric_core::warn!("tcp", Subsys::EpCtrl, "caps: wanted {beyond}, which is not offered");
@@ -176,7 +176,9 @@ impl Endpoint for TcpEndpoint {
             None => None,
         };
         let (tx, rx) = (info.tx.as_ref(), info.rx.as_ref());
-        let sizes = Sizes::of(info, SIZES);
+        let mut sizes = Sizes::of(info, SIZES);
+        let atomics = kind == Kind::Rdm && info.caps.contains(Flags::ATOMIC);
+        sizes.atomic = if atomics { ATOMIC_MAX } else { 0 };
         let limits = Limits {
             inject: sizes.inject,
             outstanding: sizes.tx.max(1),
@@ -184,6 +186,7 @@ impl Endpoint for TcpEndpoint {
             source: info.caps.contains(Flags::SOURCE),
             rma_event: info.caps.contains(Flags::RMA_EVENT),
             war: tx.is_some_and(|tx| tx.msg_order.intersects(WAR)),
+            atomics,
             coalesce: settings::coalesce(),
             connect: settings::connect_timeout(),
         };
@@ -419,8 +422,16 @@ impl Endpoint for TcpEndpoint {
         posted
     }
 
-    unsafe fn atomic(&self, _: &AtomicOp<'_>) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
+    unsafe fn atomic(&self, op: &AtomicOp<'_>) -> Result<()> {
+        // SAFETY: this function's own contract.
+        let buffers = unsafe {
+            [Buffers::new(op.operand)?, Buffers::new(op.compare)?, Buffers::new(op.result)?]
+        };
+        let mut engine = self.engine();
+        let peer = self.target(&mut engine, op.meta.dest)?;
+        let posted = engine.post_atomic(self.ep, peer, op, buffers);
+        engine.hand_on();
+        posted
     }
 
     fn cancel(&self, context: usize) -> Result<()> {

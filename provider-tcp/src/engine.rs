@@ -11,12 +11,14 @@
 //! | large and tagged, where the peer knows it | `Rts`, `Cts`, `Data` |
 //! | write | as a message; `Ack` if asked for |
 //! | read | `Read`, `ReadResponse` |
+//! | atomic operation | `Atomic`; `Ack`, or `AtomicResponse` if it fetches |
 //!
 //! Every operation of the application that does not finish in its post call sits in the table `ops`,
 //! in exactly one entry. Answers carry no names: each completes the oldest operation that waits for
 //! its kind.
 #![deny(unsafe_code)]
 
+mod atomics;
 mod conn;
 mod connect;
 mod failure;
@@ -48,11 +50,12 @@ use fabric_core::{
     slab::{Handle, Slab},
 };
 
-use self::{conn::Conn, rx_context::RxContext, transmit::TxOp};
 pub(crate) use self::{
+    atomics::ATOMIC_MAX,
     connect::send_whole,
     msg::{Answer, Msg},
 };
+use self::{conn::Conn, rx_context::RxContext, transmit::TxOp};
 use crate::{
     address::SocketAddress,
     frame::head::RtsIndex,
@@ -74,6 +77,8 @@ pub(crate) struct Limits {
     pub(crate) rma_event: bool,
     /// Writes wait for the reads before them (`FI_ORDER_WAR`).
     pub(crate) war: bool,
+    /// Atomic operations, of the endpoint and of its peers.
+    pub(crate) atomics: bool,
     /// Small sends may wait for others.
     pub(crate) coalesce: bool,
     /// How long a peer may take to be reached.
@@ -103,12 +108,30 @@ pub(crate) struct Peer {
     pub(crate) give_up: Option<Instant>,
     /// It has been connected.
     pub(crate) met: bool,
-    /// What tells the peer's endpoint from a later one at its address.
-    pub(crate) nonce: u32,
+    pub(crate) identity: Identity,
     /// How completions name it.
     sender: Sender,
     /// Bytes of its messages that wait for receives.
     pub(crate) kept: usize,
+}
+
+/// What tells an endpoint from a later one at its address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Other libraries put a process number here; zero is nothing said.
+    pub(crate) nonce: u32,
+    /// Of endpoints of our own kind.
+    pub(crate) epoch: Option<u64>,
+}
+
+impl Identity {
+    /// Whether both are one endpoint's, as far as they tell.
+    pub(crate) fn agrees(self, other: Self) -> bool {
+        match (self.epoch, other.epoch) {
+            (Some(epoch), Some(other)) => epoch == other,
+            _ => self.nonce == 0 || self.nonce == other.nonce,
+        }
+    }
 }
 
 /// An endpoint.
@@ -124,8 +147,9 @@ pub(crate) struct Ep<L: Lock> {
     routes: Routes,
     /// Where it listens.
     pub(crate) local: Option<SocketAddress>,
-    /// What tells it from a later endpoint at its address.
+    /// The two halves of its [`Identity`].
     pub(crate) nonce: NonZeroU32,
+    pub(crate) epoch: u64,
     /// Operations that wait to be sent.
     pub(crate) queued: usize,
     /// Data calls are accepted.
@@ -340,7 +364,8 @@ impl<L: Lock> Ep<L> {
             by_address: HashMap::new(),
             routes: Routes::default(),
             local: None,
-            nonce: nonce(),
+            nonce: NonZeroU32::new(random() as u32).unwrap_or(NonZeroU32::MIN),
+            epoch: random(),
             queued: 0,
             enabled: false,
             msg: None,
@@ -376,7 +401,7 @@ impl<L: Lock> Ep<L> {
                 retry: None,
                 give_up: None,
                 met: false,
-                nonce: 0,
+                identity: Identity::default(),
                 sender: Sender::default(),
                 kept: 0,
             });
@@ -400,11 +425,10 @@ impl<L: Lock> Ep<L> {
     }
 }
 
-/// A number that no other endpoint at this address is likely to have.
-fn nonce() -> NonZeroU32 {
+/// A number that no other endpoint is likely to have.
+fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    let random = RandomState::new().hash_one(std::process::id()) as u32;
-    NonZeroU32::new(random).unwrap_or(NonZeroU32::MIN)
+    RandomState::new().hash_one(std::process::id())
 }
 
 impl<L: Lock> fmt::Debug for Ep<L> {

@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, time::Instant};
 
+use super::atomics::Operands;
 use fabric_core::{
     inbox::{Arrival, Receive},
     matching::PeerId,
@@ -14,7 +15,7 @@ use crate::{
     frame::{
         Endian,
         cm::{CM_DATA_MAX, CM_HEADER_LEN},
-        head::{Header, RtsIndex},
+        head::{Header, Refusal, RtsIndex},
     },
     net::Interest,
 };
@@ -43,6 +44,8 @@ pub(crate) struct Conn<S> {
     pub(crate) acks: VecDeque<Handle>,
     /// Reads that wait for their bytes, oldest first.
     pub(crate) reads: VecDeque<Handle>,
+    /// Atomic operations that wait for old values, oldest first.
+    pub(crate) fetches: VecDeque<Handle>,
     /// Announced messages of ours that wait to be asked for, by index.
     pub(crate) announced: Vec<(RtsIndex, Handle)>,
     /// Announced messages that we have asked for.
@@ -108,6 +111,10 @@ pub(crate) enum Sink {
     Read { op: Handle, buffers: Buffers },
     /// Nowhere.
     Drop { ack: bool },
+    /// Nowhere: the request is refused.
+    Refuse(Refusal),
+    /// Operands, to be applied once they are all there.
+    Atomic(Box<Operands>),
 }
 
 /// Memory of ours that a peer reads or writes.
@@ -121,7 +128,9 @@ impl Sink {
             Self::Receive { receive, .. } => receive.buffers.slice(got, left),
             Self::Read { buffers, .. } => buffers.slice(got, left),
             Self::Write { pieces, .. } => place_in(pieces, got),
-            Self::Keep { .. } | Self::Drop { .. } => Buffers::EMPTY,
+            Self::Keep { .. } | Self::Drop { .. } | Self::Refuse(_) | Self::Atomic(_) => {
+                Buffers::EMPTY
+            }
         }
     }
 
@@ -140,6 +149,7 @@ impl Sink {
                     place.copy_from_slice(bytes);
                 }
             }
+            Self::Atomic(operands) => operands.fill(got, bytes),
             Self::Write { pieces, .. } => {
                 let (mut got, mut bytes) = (got, bytes);
                 while !bytes.is_empty() {
@@ -152,7 +162,7 @@ impl Sink {
                     bytes = &bytes[n..];
                 }
             }
-            Self::Drop { .. } => {}
+            Self::Drop { .. } | Self::Refuse(_) => {}
         }
     }
 }
@@ -207,6 +217,8 @@ pub(crate) enum Control {
     Head(Header),
     /// The bytes of a read.
     ReadResponse { pieces: Pieces, len: usize },
+    /// The old values that an atomic operation fetches.
+    Values(Box<[u8]>),
     /// The bytes of an announced message of ours.
     Announced { index: RtsIndex, op: Handle },
 }
@@ -247,6 +259,7 @@ impl<S> Conn<S> {
             tx: Tx::default(),
             acks: VecDeque::new(),
             reads: VecDeque::new(),
+            fetches: VecDeque::new(),
             announced: Vec::new(),
             asked: Vec::new(),
             idle: 0,
@@ -256,7 +269,10 @@ impl<S> Conn<S> {
 
     /// Something that the peer still owes us.
     pub(crate) fn waits_for_answers(&self) -> bool {
-        !self.acks.is_empty() || !self.reads.is_empty() || !self.announced.is_empty()
+        !self.acks.is_empty()
+            || !self.reads.is_empty()
+            || !self.fetches.is_empty()
+            || !self.announced.is_empty()
     }
 
     /// What the net should tell.

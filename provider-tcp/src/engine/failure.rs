@@ -3,7 +3,7 @@
 use fabric_core::{Errno, lock::Lock, slab::Handle};
 
 use super::{
-    Core, Engine,
+    Core, Engine, Identity,
     conn::{Asked, Conn, Phase, Sink, State},
 };
 use crate::{
@@ -30,7 +30,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                     && target.conn == Some(handle)
                 {
                     target.conn = None;
-                    target.nonce = 0;
+                    target.identity = Identity::default();
                 }
                 self.core.cut(handle, conn, reason);
                 self.core.disconnected(ep);
@@ -57,7 +57,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// Whether bytes that the application believes sent have not left yet.
     pub(crate) fn owes(&self) -> usize {
         let staged: usize = self.conns.iter().map(|(_, conn)| conn.tx.staged()).sum();
-        let injected = self.core.ops.iter().filter(|(_, op)| op.is_injected()).count();
+        let injected = self.core.ops.iter().filter(|(_, op)| op.is_injected() && !op.is_staged());
+        let injected = injected.count();
         staged + injected
     }
 

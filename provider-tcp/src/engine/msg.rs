@@ -12,7 +12,7 @@ use fabric_core::{
 };
 
 use super::{
-    Core, Engine,
+    Core, Engine, Identity,
     conn::{Conn, State},
     connect::send_whole,
 };
@@ -175,7 +175,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             msg.phase = Phase::Connected;
             msg.tell(Event::Connected { object: msg.object, data });
         }
-        self.open(handle, 0);
+        self.open(handle, Identity::default());
     }
 
     /// Ends the connection of a connected endpoint; what is staged leaves first, if it can.

@@ -21,7 +21,7 @@ use super::{
     conn::{Conn, Control, Phase, Sink, State},
 };
 use crate::{
-    frame::head::{HeadFlags, Header, Op, Parsed, parse},
+    frame::head::{Answer, HeadFlags, Header, Op, Parsed, parse},
     net::{Net, Stream},
 };
 
@@ -35,7 +35,7 @@ const AHEAD: usize = 4 << 10;
 pub(super) type Broken = Errno;
 
 /// What a header leads to.
-enum Begun {
+pub(super) enum Begun {
     /// The payload goes there.
     Payload(Sink),
     /// Nothing follows.
@@ -243,6 +243,7 @@ impl<L: Lock> Core<L> {
         if let Phase::Payload { sink: Sink::Write { pieces, .. }, .. } = &conn.rx.phase
             && !pieces.iter().all(|(_, region)| region.is_open())
         {
+            // A region has been closed under a write: its bytes may go nowhere.
             self.withdraw(conn)?;
             return Ok(More::Yes);
         }
@@ -359,13 +360,15 @@ impl<L: Lock> Core<L> {
         match header.op() {
             Op::Message | Op::Tagged => self.begin_message(conn, header),
             Op::Ack => self.acked(conn),
-            Op::Read => self.serve_read(conn, header),
+            Op::Read => self.serve(conn, header),
             Op::ReadResponse => self.begin_read_response(conn, header).map(Begun::Payload),
             Op::Write => self.begin_write(conn, header).map(Begun::Payload),
             Op::Rts => self.announced(me, conn, header),
             Op::Cts => self.asked_for(conn, header),
             Op::Data => self.begin_data(conn, header).map(Begun::Payload),
-            Op::Atomic | Op::AtomicResponse | Op::Error => Err(Errno::EPROTO),
+            Op::Atomic => self.begin_atomic(conn, header).map(Begun::Payload),
+            Op::AtomicResponse => self.begin_values(conn, header).map(Begun::Payload),
+            Op::Error => self.refused_by_peer(conn, header).map(|()| Begun::Done),
         }
     }
 
@@ -396,20 +399,10 @@ impl<L: Lock> Core<L> {
     }
 
     fn acked<S>(&mut self, conn: &mut Conn<S>) -> Result<Begun, Broken> {
-        let op = conn.acks.pop_front().ok_or(Errno::EPROTO)?;
-        // Acknowledging what has not left in full is not what a correct peer does.
-        let whole =
-            !matches!(conn.tx.current, Some(super::conn::Current::Op { op: of, .. }) if of == op);
-        if !whole {
-            return Err(Errno::EPROTO);
-        }
+        let op = conn.answered(Answer::Ack)?;
         let len = self.ops.get(op).map_or(0, |op| op.payload.buffers().len());
         self.finish(op, Ok(len));
         Ok(Begun::Done)
-    }
-
-    fn serve_read<S>(&mut self, conn: &mut Conn<S>, header: &Header) -> Result<Begun, Broken> {
-        self.serve(conn, header).map(|()| Begun::Done)
     }
 
     fn announced<S>(
@@ -455,6 +448,14 @@ impl<L: Lock> Core<L> {
                 false
             }
             Sink::Drop { ack } => ack,
+            Sink::Refuse(refusal) => {
+                conn.tx.control.push_back(Control::Head(Header::error(refusal)));
+                false
+            }
+            Sink::Atomic(operands) => {
+                self.end_atomic(conn, &operands)?;
+                false
+            }
         };
         if ack {
             conn.tx.control.push_back(Control::Head(Header::ack()));
