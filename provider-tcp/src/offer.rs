@@ -21,6 +21,7 @@ use fabric_core::{
 };
 
 pub use kinds::Kind;
+pub(crate) use kinds::shares_receives;
 
 use crate::{
     address::{Family, SocketAddress},
@@ -40,8 +41,8 @@ pub const CAPS: Flags = kinds::RDM_TX.union(kinds::RDM_RX).union(DOMAIN_CAPS);
 pub const MSG_CAPS: Flags = kinds::MSG_TX.union(kinds::MSG_RX).union(DOMAIN_CAPS);
 /// What is there for those who ask, each bit at the sides that it belongs to.
 pub const EXTENSIONS: Flags = TX_EXTENSIONS.union(RX_EXTENSIONS).union(DOMAIN_EXTENSIONS);
-const TX_EXTENSIONS: Flags = Flags::FENCE;
-const RX_EXTENSIONS: Flags = Flags::empty();
+const TX_EXTENSIONS: Flags = Flags::FENCE.union(Flags::ATOMIC);
+const RX_EXTENSIONS: Flags = Flags::ATOMIC;
 const DOMAIN_EXTENSIONS: Flags = Flags::AV_USER_ID;
 const DOMAIN_CAPS: Flags = Flags::LOCAL_COMM.union(Flags::REMOTE_COMM);
 
@@ -58,6 +59,12 @@ const ORDER: Order = Order::RAR
     .union(Order::ATOMIC_RAR)
     .union(Order::ATOMIC_RAW)
     .union(Order::ATOMIC_WAW);
+
+/// Those that an endpoint can have: connections carry the application's data from the first byte, so
+/// that their ends do not recognize each other.
+pub const fn extensions_of(rdm: bool) -> Flags {
+    if rdm { EXTENSIONS } else { EXTENSIONS.difference(Flags::ATOMIC) }
+}
 
 /// The same of orders.
 const ORDER_EXTENSIONS: Order = WAR;
@@ -111,6 +118,7 @@ pub fn offers_on(
 
 fn offer(kind: Kind, end: &End<'_>, request: &Request<'_>) -> Info {
     let (extensions, more_order) = extensions(request);
+    let extensions = extensions & extensions_of(matches!(kind, Kind::Rdm));
     let order = ORDER | more_order;
     let (tx_caps, rx_caps) = kind.caps();
     let (domain, fabric) = end.interface.map_or_else(

@@ -7,7 +7,7 @@ use fabric_core::{
     lock::Lock,
     matching::PeerId,
     mem::{Buffers, Payload},
-    op::{SendOp, TxMeta},
+    op::{AtomicKind, SendOp, TxMeta},
     slab::Handle,
 };
 
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     frame::{
         Endian,
-        head::{HEAD_MAX, HeadFlags, Header, Ranges},
+        head::{Answer, Atomic, HEAD_MAX, HeadFlags, Header, Ranges},
     },
     net::{Net, Stream},
 };
@@ -51,14 +51,25 @@ pub(crate) struct TxOp {
     pub(crate) data: Option<u64>,
     /// Counted in `Ep::queued`.
     pub(crate) queued: bool,
+    /// Its header has asked for an acknowledgement, which ends it.
+    pub(crate) acked: bool,
 }
 
 /// What kind of operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TxKind {
-    Send { tagged: bool, tag: u64 },
+    Send {
+        tagged: bool,
+        tag: u64,
+    },
     Write(Ranges),
     Read(Ranges),
+    /// The values are the payload; old values go to `result` if it fetches.
+    Atomic {
+        atomic: Atomic,
+        ranges: Ranges,
+        result: Buffers,
+    },
 }
 
 impl TxKind {
@@ -70,7 +81,18 @@ impl TxKind {
             Self::Send { tagged: false, .. } => Flags::SEND.union(Flags::MSG),
             Self::Write(_) => Flags::RMA.union(Flags::WRITE),
             Self::Read(_) => Flags::RMA.union(Flags::READ),
+            Self::Atomic { atomic: Atomic { kind: AtomicKind::Base, .. }, .. } => {
+                Flags::ATOMIC.union(Flags::WRITE)
+            }
+            Self::Atomic { .. } => Flags::ATOMIC.union(Flags::READ),
         }
+    }
+}
+
+impl TxKind {
+    /// Of the target.
+    pub(super) const fn changes_memory(&self) -> bool {
+        matches!(self, Self::Write(_) | Self::Atomic { .. })
     }
 }
 
@@ -328,14 +350,24 @@ impl<L: Lock> Core<L> {
         match control {
             Control::Head(header) => conn.tx.head(conn.endian, &header),
             Control::ReadResponse { pieces, len } => {
-                conn.tx.head(conn.endian, &Header::read_response(len));
-                conn.tx.current = Some(Current::Answer { pieces, at: 0, len });
+                let open = pieces.iter().all(|(_, region)| region.is_open());
+                match conn.refusal(Some(Answer::Read), Errno::ENOKEY) {
+                    Ok(refusal) if !open => conn.tx.head(conn.endian, &Header::error(refusal)),
+                    _ => {
+                        conn.tx.head(conn.endian, &Header::read_response(len));
+                        conn.tx.current = Some(Current::Answer { pieces, at: 0, len });
+                    }
+                }
+            }
+            Control::Values(values) => {
+                conn.tx.head(conn.endian, &Header::atomic_response(values.len()));
+                conn.tx.out.extend_from_slice(&values);
             }
             Control::Announced { index, op } => {
                 let Some(entry) = self.ops.get(op) else { return };
                 let flags = head_flags(entry);
                 let len = entry.payload.buffers().len();
-                if entry.acknowledged() {
+                if entry.acked {
                     conn.acks.push_back(op);
                 }
                 conn.tx.head(conn.endian, &Header::data(index, len).with_flags(flags));
@@ -362,24 +394,29 @@ impl<L: Lock> Core<L> {
             TxKind::Send { tagged, tag } => message(tagged, tag, buffers.len(), None),
             TxKind::Write(ranges) => Header::write(ranges),
             TxKind::Read(ranges) => Header::read(ranges),
+            TxKind::Atomic { atomic, ranges, .. } => match Header::atomic(atomic, ranges) {
+                Some(header) if conn.extensions => header,
+                _ => {
+                    self.finish(handle, Err(Errno::EOPNOTSUPP));
+                    return true;
+                }
+            },
         };
         if let Some(data) = op.data {
             header = header.with_cq_data(data);
         }
-        let is_read = matches!(op.kind, TxKind::Read(_));
-        let acknowledged = op.acknowledged();
-        if !is_read {
+        if !matches!(op.kind, TxKind::Read(_)) {
             header = header.with_flags(head_flags(op));
         }
+        if conn.extensions && op.kind.changes_memory() && header.answer().is_none() {
+            // Success means done, because there is a way to say that it was refused.
+            header = header.with_flags(HeadFlags::DELIVERY_COMPLETE);
+        }
+        op.acked = header.answer() == Some(Answer::Ack);
         let queued = std::mem::take(&mut op.queued);
         let ep = op.ep;
         if let Some(ep) = self.eps.get_mut(ep) {
             ep.queued -= usize::from(queued);
-        }
-        if is_read {
-            conn.tx.head(conn.endian, &header);
-            conn.reads.push_back(handle);
-            return true;
         }
         if header.index().is_some() {
             conn.tx.head(conn.endian, &header);
@@ -388,12 +425,19 @@ impl<L: Lock> Core<L> {
             }
             return true;
         }
-        if acknowledged {
-            conn.acks.push_back(handle);
+        match header.answer() {
+            Some(Answer::Ack) => conn.acks.push_back(handle),
+            Some(Answer::Atomic) => conn.fetches.push_back(handle),
+            Some(Answer::Read) => {
+                conn.tx.head(conn.endian, &header);
+                conn.reads.push_back(handle);
+                return true;
+            }
+            None => {}
         }
         if buffers.len() <= COPIED {
             conn.tx.stage(conn.endian, &header, &buffers);
-            if !acknowledged {
+            if header.answer().is_none() {
                 self.finish(handle, Ok(buffers.len()));
             }
         } else {
@@ -408,7 +452,7 @@ impl<L: Lock> Core<L> {
         match conn.tx.current.take() {
             Some(Current::Op { op, .. }) => {
                 if let Some(entry) = self.ops.get(op)
-                    && !entry.acknowledged()
+                    && !entry.answered()
                 {
                     let len = entry.payload.buffers().len();
                     self.finish(op, Ok(len));
@@ -453,7 +497,7 @@ fn must_wait<S>(op: &TxOp, conn: &Conn<S>, war: bool) -> bool {
     if op.interest.flags.contains(Flags::FENCE) {
         return conn.waits_for_answers();
     }
-    war && matches!(op.kind, TxKind::Write(_)) && !conn.reads.is_empty()
+    war && op.kind.changes_memory() && conn.waits_for_reads()
 }
 
 impl TxOp {
@@ -465,10 +509,11 @@ impl TxOp {
         payload: Payload,
     ) -> Self {
         let (interest, data) = (meta.interest(), meta.cq_data());
-        Self { ep, peer, interest, kind, payload, data, queued: false }
+        let (queued, acked) = (false, false);
+        Self { ep, peer, interest, kind, payload, data, queued, acked }
     }
 
-    /// It ends with an answer of the peer.
+    /// An acknowledgement is asked for.
     #[inline]
     const fn acknowledged(&self) -> bool {
         acknowledged(&self.interest, matches!(self.kind, TxKind::Send { .. }))
@@ -477,5 +522,15 @@ impl TxOp {
     /// The application believes it done.
     pub(super) fn is_injected(&self) -> bool {
         self.interest.silent || self.interest.flags.contains(Flags::INJECT)
+    }
+
+    /// The peer's answer ends it, and it is staged at least.
+    pub(super) fn is_staged(&self) -> bool {
+        !self.queued && self.answered() && self.payload.buffers().len() <= COPIED
+    }
+
+    /// The peer's answer ends it.
+    const fn answered(&self) -> bool {
+        self.acked || matches!(self.kind, TxKind::Atomic { .. })
     }
 }

@@ -1,7 +1,7 @@
 //! SETUP. The kinds of endpoints, and in what they differ.
 
 use fabric_core::{
-    attr::{EpType, protocol},
+    attr::{EpType, Info, protocol},
     discovery::Request,
     flags::Flags,
     param::known,
@@ -136,6 +136,10 @@ impl Kind {
 }
 
 fn wants_shared(request: &Request<'_>) -> bool {
-    let ep = request.hints.and_then(|hints| hints.ep.as_ref());
-    ep.is_some_and(|ep| ep.rx_ctx_cnt == SHARED)
+    request.hints.is_some_and(shares_receives)
+}
+
+/// Whether endpoints of this info, or those that hints are after, receive from a shared context.
+pub(crate) fn shares_receives(info: &Info) -> bool {
+    info.ep.as_ref().is_some_and(|ep| ep.rx_ctx_cnt == SHARED)
 }

@@ -28,6 +28,7 @@ pub(super) const LIMITS: Limits = Limits {
     source: true,
     rma_event: false,
     war: false,
+    atomics: true,
     coalesce: true,
     connect: Duration::from_secs(30),
 };
@@ -145,12 +146,12 @@ impl Node {
         let queue = || Arc::new(CompletionQueue::new(16, None));
         let (tx, rx) = (queue(), queue());
         let bind = |queue: &Arc<_>| Some(CqBinding { queue: Arc::clone(queue), selective: false });
-        let mut state = Ep::new(regions.clone(), limits, 64);
+        let mut state = Ep::new(regions.clone(), limits);
         state.local = Some(local.into());
         state.set_av(Some(av.clone()));
         (state.report.tx, state.report.rx, state.enabled) = (bind(&tx), bind(&rx), true);
         let mut engine = Engine::new(shared.host(host.ip()), None);
-        let ep = engine.core.eps.insert(state).unwrap();
+        let ep = engine.open_endpoint(state, 64).unwrap();
         engine.listen(ep).unwrap();
         Self { engine, ep, tx, rx, regions, av }
     }
@@ -223,10 +224,11 @@ impl Node {
     /// Nothing of any operation is left behind.
     pub(super) fn assert_idle(&self) {
         let state = self.state();
+        let context = self.engine.core.contexts.get(state.rx).unwrap();
         assert_eq!((self.engine.core.ops.len(), state.queued), (0, 0), "operations");
-        assert_eq!(state.inbox.posted_len(), 0, "receives");
-        assert_eq!((state.inbox.waiting_len(), state.kept), (0, 0), "messages");
-        assert!(state.stalled.is_empty(), "stalled connections");
+        assert_eq!(context.inbox.posted_len(), 0, "receives");
+        assert_eq!((context.inbox.waiting_len(), context.kept()), (0, 0), "messages");
+        assert!(context.stalled.is_empty(), "stalled connections");
         for (_, conn) in self.engine.conns.iter() {
             assert!(conn.tx.is_idle() && !conn.waits_for_answers() && conn.asked.is_empty());
         }
