@@ -4,4 +4,5 @@ mod connecting;
 mod net;
 mod node;
 mod remote;
+mod storm;
 mod traffic;
