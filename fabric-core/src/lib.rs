@@ -25,6 +25,7 @@ pub mod mr;
 pub mod op;
 pub mod options;
 pub mod param;
+pub mod persist;
 pub mod rdm;
 pub mod ring;
 pub mod slab;
