@@ -321,8 +321,7 @@ impl<B> Inbox<B> {
         address: &[u8],
         keep: impl Fn(&B) -> bool,
     ) {
-        while let Some((want, receive)) = self.matcher.remove_posted_if(|want, _| want.peer == peer)
-        {
+        for (want, receive) in self.matcher.remove_posted_of(peer) {
             let mut entry = Entry { src, ..unmatched(&want, receive.context) };
             if receive.multi.is_some() {
                 entry.flags |= Flags::MULTI_RECV.bits();

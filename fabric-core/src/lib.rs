@@ -16,6 +16,7 @@ pub mod engine;
 pub mod eq;
 pub mod errno;
 pub mod flags;
+pub mod fork;
 pub mod inbox;
 pub mod lock;
 pub mod log;

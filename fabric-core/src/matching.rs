@@ -154,6 +154,13 @@ impl<R, U> Matcher<R, U> {
         None
     }
 
+    /// Takes out all posted receives that name `peer`, in one pass.
+    pub fn remove_posted_of(&mut self, peer: PeerId) -> impl Iterator<Item = (Want, R)> {
+        let [untagged, tagged] = &mut self.posted;
+        let named = |(want, _): &(Want, R)| want.peer == peer;
+        untagged.take_all(named).into_iter().chain(tagged.take_all(named))
+    }
+
     /// Keeps a message that no receive accepted.
     pub fn wait(&mut self, key: Key, message: U) {
         self.waiting[usize::from(key.tagged)].push_back(key, message);

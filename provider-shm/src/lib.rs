@@ -7,7 +7,6 @@
 
 pub mod address;
 pub mod copy;
-mod fork;
 pub mod link;
 pub mod listener;
 pub mod offer;

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fabric_core::{Errno, Result};
+use fabric_core::{Errno, Result, fork::NotInherited};
 use rustix::{
     io::Errno as Sys,
     net::{
@@ -11,7 +11,7 @@ use rustix::{
     },
 };
 
-use crate::{fork::NotInherited, link::Link};
+use crate::link::Link;
 
 /// Connections that may wait to be accepted; the kernel lowers it to its own limit.
 const BACKLOG: i32 = 4096;

@@ -86,9 +86,11 @@ pub(crate) struct Port {
 
 impl Port {
     pub(crate) fn new() -> Result<Arc<Self>> {
-        let sockets = Sockets::new(settings::ports())?;
+        let options = settings::options();
+        let sockets = Sockets::new(options, settings::ports())?;
         let wait_fd = sockets.wait_fd();
-        Ok(Arc::new(Self { engine: Guarded::new(Engine::new(sockets)), wait_fd }))
+        let engine = Engine::new(sockets, options.patience);
+        Ok(Arc::new(Self { engine: Guarded::new(engine), wait_fd }))
     }
 
     #[inline]

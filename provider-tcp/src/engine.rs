@@ -22,11 +22,15 @@ mod atomics;
 mod conn;
 mod connect;
 mod failure;
+mod life;
 mod msg;
 mod receive;
 mod remote;
 mod rendezvous;
 mod rx_context;
+#[cfg(test)]
+mod tests;
+mod timers;
 mod transmit;
 
 use std::{
@@ -55,7 +59,12 @@ pub(crate) use self::{
     connect::send_whole,
     msg::{Answer, Msg},
 };
-use self::{conn::Conn, rx_context::RxContext, transmit::TxOp};
+use self::{
+    conn::Conn,
+    rx_context::RxContext,
+    timers::{Due, Timers},
+    transmit::TxOp,
+};
 use crate::{
     address::SocketAddress,
     frame::head::RtsIndex,
@@ -106,6 +115,8 @@ pub(crate) struct Peer {
     /// When to try again, and when to give up.
     pub(crate) retry: Option<Instant>,
     pub(crate) give_up: Option<Instant>,
+    /// It was there, so that it has been given more time.
+    pub(crate) given_time: bool,
     /// It has been connected.
     pub(crate) met: bool,
     pub(crate) identity: Identity,
@@ -178,8 +189,11 @@ pub(crate) struct Engine<L: Lock, N: Net> {
     scratch: Box<[u8]>,
     /// Progress calls, modulo 2^32.
     pub(crate) round: u32,
-    /// Peers that are to be tried again, and connections that may take too long.
-    timed: bool,
+    timers: Timers,
+    /// How long a peer's kernel may owe an answer; `None` is for ever.
+    patience: Option<Duration>,
+    /// Something may be on its way to a peer, and will be looked after.
+    looking: bool,
     /// A thread sleeps, or is about to.
     asleep: bool,
 }
@@ -201,7 +215,7 @@ impl<L: Lock, N: Net> fmt::Debug for Engine<L, N> {
 }
 
 impl<L: Lock, N: Net> Engine<L, N> {
-    pub(crate) fn new(net: N) -> Self {
+    pub(crate) fn new(net: N, patience: Option<Duration>) -> Self {
         Self {
             net,
             core: Core {
@@ -215,7 +229,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
             ready: Vec::new(),
             scratch: vec![0; SCRATCH].into_boxed_slice(),
             round: 0,
-            timed: false,
+            timers: Timers::default(),
+            patience,
+            looking: patience.is_none(),
             asleep: false,
         }
     }
@@ -247,16 +263,16 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
     }
 
-    /// Asks the net what is ready, and looks at the clock if something is due some time.
+    /// Asks the net what is ready. The clock is one of the things that may be.
     fn ask(&mut self) {
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
-        self.net.ready(&mut ready);
+        let rang = self.net.ready(&mut ready);
         for event in &ready {
             self.event(*event);
         }
         self.ready = ready;
-        if self.timed {
+        if rang {
             self.look_at_clock();
         }
     }
@@ -309,8 +325,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// Prepares for sleeping on the net's descriptor; `false` if there is something to do.
     pub(crate) fn arm(&mut self) -> bool {
         self.flush();
-        let due = if self.timed { self.next_due() } else { None };
-        self.net.set_alarm(due);
         self.asleep = self.listed.is_empty();
         self.asleep
     }
@@ -319,10 +333,31 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// which would not learn of it.
     #[inline]
     pub(crate) fn hand_on(&mut self) {
-        if self.asleep && (!self.listed.is_empty() || self.timed) {
+        if self.asleep && !self.listed.is_empty() {
             self.asleep = false;
             self.net.wake();
         }
+    }
+
+    /// Has something done at a time, in the progress call that follows.
+    fn schedule(&mut self, at: Instant, due: Due) {
+        self.timers.push(at, due);
+        self.net.set_alarm(self.timers.first());
+    }
+
+    /// Does what is due.
+    #[cold]
+    fn look_at_clock(&mut self) {
+        let now = self.net.now();
+        while let Some(due) = self.timers.pop(now) {
+            match due {
+                Due::Handshake(handle) => self.overdue(handle, now),
+                Due::Again(ep, peer) => self.try_again(ep, peer, now),
+                Due::Listener(ep) => self.listen_again(ep),
+                Due::Look => self.look(),
+            }
+        }
+        self.net.set_alarm(self.timers.first());
     }
 
     /// Tells the net what to tell of a connection.
@@ -400,6 +435,7 @@ impl<L: Lock> Ep<L> {
                 failures: 0,
                 retry: None,
                 give_up: None,
+                given_time: false,
                 met: false,
                 identity: Identity::default(),
                 sender: Sender::default(),

@@ -4,14 +4,21 @@
 //! scripted stream that splits, delays and cuts.
 
 mod memory;
+mod options;
 mod poller;
 mod sockets;
+mod spare;
 
-use std::{net::SocketAddr, os::fd::RawFd, time::Instant};
+use std::{
+    net::SocketAddr,
+    os::fd::RawFd,
+    time::{Duration, Instant},
+};
 
 use fabric_core::{Errno, Result, mem::Buffers};
 
 pub(crate) use self::{
+    options::Options,
     poller::Poller,
     sockets::{Acceptor, Socket, Sockets},
 };
@@ -29,6 +36,21 @@ pub(crate) trait Stream: Send + 'static {
     /// Before it is closed: says that nothing more will come, and lets go of what has come, so that
     /// what was handed over is still delivered.
     fn finish(&mut self);
+    /// What the kernel knows of the other end's; `None` if it cannot say.
+    fn life(&self) -> Option<Life> {
+        None
+    }
+}
+
+/// What is known of a peer's kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Life {
+    /// Bytes of ours are not acknowledged yet.
+    pub(crate) owes: bool,
+    /// It has been asked again for an acknowledgement, and has not answered.
+    pub(crate) asked: bool,
+    /// Since it was last heard.
+    pub(crate) silence: Duration,
 }
 
 /// What to be told about a stream.
@@ -70,25 +92,28 @@ pub(crate) trait Net: Send + 'static {
     fn bind(&mut self, address: SocketAddr) -> Result<SocketAddr>;
     /// Starts to listen at the address that was taken.
     fn listen(&mut self, token: u64) -> Result<()>;
-    /// The next stream that a peer has opened.
+    /// The next stream that a peer has opened; `EAGAIN` if there is none. `EMFILE`: one has been
+    /// turned away. `ENOBUFS`: there is one that cannot be taken now.
     fn accept(&mut self) -> Result<Accepted<Self::Stream>>;
+    /// Tells of streams to accept, or does not.
+    fn watch_listener(&mut self, token: u64, watch: bool);
     /// Stops listening, and lets the address go.
     fn stop_listening(&mut self);
     /// Begins to connect from an address (with a port of the system's choice) to another.
     fn connect(&mut self, from: Option<SocketAddr>, to: SocketAddr) -> Result<Self::Stream>;
-    /// What became of a connect, once the stream is ready to write.
+    /// What became of a connect; `EAGAIN` as long as that is not known.
     fn outcome(&mut self, stream: &Self::Stream) -> Result<()>;
     /// Told of a stream from now on, under a token.
     fn watch(&mut self, stream: &Self::Stream, token: u64, interest: Interest) -> Result<()>;
-    /// Other interest in a watched stream.
+    /// Other interest in a watched stream. Without any, nothing is told, not even its end.
     fn change(&mut self, stream: &Self::Stream, token: u64, interest: Interest);
-    /// Hands over what is ready, up to a bound.
-    fn ready(&mut self, out: &mut Vec<Ready>);
+    /// Hands over what is ready, up to a bound. `true`: the alarm has gone off, and must be set anew.
+    fn ready(&mut self, out: &mut Vec<Ready>) -> bool;
     /// The present time.
     fn now(&self) -> Instant;
     /// A descriptor that is readable while anything is ready, and from `at` on.
     fn wait_fd(&self) -> RawFd;
-    /// Makes the descriptor readable at this time.
+    /// Makes the descriptor readable at this time, once.
     fn set_alarm(&mut self, at: Option<Instant>);
     /// Makes the descriptor readable until the next [`Net::ready`].
     fn wake(&mut self);

@@ -233,7 +233,11 @@ impl State {
         if self.acceptor.is_some() || self.closed {
             return Ok(local);
         }
-        let acceptor = self.acceptor.insert(Acceptor::bind(local.get(), settings::ports())?);
+        let acceptor = self.acceptor.insert(Acceptor::bind(
+            settings::options(),
+            local.get(),
+            settings::ports(),
+        )?);
         Ok(*self.local.insert(acceptor.address().into()))
     }
 
@@ -280,6 +284,10 @@ impl State {
                 Err(Errno::EAGAIN) => return,
                 Err(reason) => {
                     fabric_core::warn!("tcp", Subsys::EpCtrl, "accept fails: {reason}");
+                    if reason == Errno::EMFILE {
+                        room -= 1;
+                        continue;
+                    }
                     return;
                 }
             };

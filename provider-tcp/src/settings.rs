@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use fabric_core::param::known;
 
+use crate::net::Options;
+
 /// Ports to listen at where the application leaves the choice to us; `None` is the kernel's.
 pub(crate) fn ports() -> Option<(u16, u16)> {
     let port = |n: usize| u16::try_from(n).unwrap_or(0);
@@ -14,6 +16,13 @@ pub(crate) fn ports() -> Option<(u16, u16)> {
 /// How long a peer may take to be reached.
 pub(crate) fn connect_timeout() -> Duration {
     Duration::from_secs(known::TCP_CONNECT_TIMEOUT.size() as u64)
+}
+
+/// How sockets are set up.
+pub(crate) fn options() -> Options {
+    let patience = Duration::from_secs(known::TCP_PEER_TIMEOUT.size() as u64);
+    let patience = Some(patience).filter(|patience| !patience.is_zero());
+    Options { patience, nodelay: known::TCP_NODELAY.truth() }
 }
 
 /// Whether small sends may wait for each other.

@@ -29,6 +29,8 @@ WAITS = {
     "RWLOCK_READ": ("rwlock", "futex", "RwLock", "read_contended"),
     "RWLOCK_WRITE": ("rwlock", "futex", "RwLock", "write_contended"),
 }
+# Own addresses of providers that listen at one.
+NODES = {"tcp": "127.0.0.1"}
 MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=9", "--fair-sched=try", "--leak-check=full",
             "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]
 FLAGS = ["-std=gnu11", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"]
@@ -38,14 +40,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", choices=["percale", "debian", "wheel"], default="percale")
     parser.add_argument("-p", "--provider", default="shm")
+    parser.add_argument("-e", "--endpoint", default="rdm", help="rdm, msg or dgram")
+    parser.add_argument("-n", "--node", help="own address, for providers that listen at one")
     parser.add_argument("--cc", default="cc", help="compiler")
     parser.add_argument("--debian-headers", action="store_true", help="compile with the system's")
     parser.add_argument("--sanitize", choices=["address", "thread"], help="instrument the library")
     parser.add_argument("--valgrind", action="store_true", help="run it under memcheck")
     parser.add_argument("--book", action="store_true", help="write the cases into the book and stop")
     args, rest = parser.parse_known_args()
-    # Only our own providers promise everything; another library is compared, not judged.
     ours = args.library == "percale"
+    node = args.node or NODES.get(args.provider)
 
     prepare.packages({args.cc: "gcc"})
     program = instrumented(args) if args.sanitize else build(args.cc, args.debian_headers)
@@ -60,8 +64,12 @@ def main():
         libraries.require(library.path.exists(), f"{library.path} is missing: make build")
     if ours:
         check_book(program)
-        rest.append("--complete")
-    command = [program, "-p", args.provider, *rest]
+        # Reliable datagrams have all that there is. Connected endpoints have a part, and another
+        # library is compared, not judged.
+        rest.append("--complete" if args.endpoint == "rdm" else "--offered")
+    command = [program, "-p", args.provider, "-e", args.endpoint, *rest]
+    if node:
+        command += ["-n", node]
     if args.valgrind:
         prepare.packages({"valgrind": "valgrind"})
         command = [*MEMCHECK, *command]

@@ -109,6 +109,21 @@ impl<T> List<T> {
         self.take(id.at).map(Found::Taken)
     }
 
+    /// Takes out all values that `pick` accepts, in order.
+    pub(super) fn take_all(&mut self, mut pick: impl FnMut(&T) -> bool) -> Vec<T> {
+        let mut taken = Vec::new();
+        let mut at = self.first;
+        while at != NONE {
+            let node = &self.nodes[at as usize];
+            let next = node.next;
+            if node.value.as_ref().is_some_and(&mut pick) {
+                taken.extend(self.take(at));
+            }
+            at = next;
+        }
+        taken
+    }
+
     #[inline]
     fn take(&mut self, at: u32) -> Option<T> {
         let free = self.free;

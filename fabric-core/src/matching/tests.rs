@@ -122,7 +122,7 @@ proptest! {
                 }
                 Step::CancelPeer(peer) => {
                     let mut gone = Vec::new();
-                    while let Some(found) = matcher.remove_posted_if(|want, _| want.peer == peer) {
+                    for found in matcher.remove_posted_of(peer) {
                         gone.push(found);
                     }
                     gone.sort_by_key(|(_, receive)| *receive);

@@ -192,7 +192,11 @@ impl<L: Lock> Core<L> {
             Some(TxKind::Atomic { result, .. }) if result.len() == header.payload_len() => {
                 Ok(Sink::Read { op, buffers: *result })
             }
-            _ => Err(Errno::EPROTO),
+            _ => {
+                // It ends with the connection.
+                conn.fetches.push_front(op);
+                Err(Errno::EPROTO)
+            }
         }
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Conn<S> {
     pub(crate) asked: Vec<(RtsIndex, Asked)>,
     /// Looks in a row that found nothing.
     pub(crate) idle: u32,
+    /// Looks in a row that found the peer's kernel owing an answer.
+    pub(crate) unheard: u8,
     /// What the net was asked to tell.
     pub(crate) watched: Interest,
 }
@@ -263,16 +265,48 @@ impl<S> Conn<S> {
             announced: Vec::new(),
             asked: Vec::new(),
             idle: 0,
+            unheard: 0,
             watched: Interest { read: false, write: false },
         }
     }
 
     /// Something that the peer still owes us.
     pub(crate) fn waits_for_answers(&self) -> bool {
-        !self.acks.is_empty()
-            || !self.reads.is_empty()
+        self.waits_for_reads()
+            || !self.acks.is_empty()
             || !self.fetches.is_empty()
             || !self.announced.is_empty()
+    }
+
+    /// Bytes of reads, or old values: as long as not all of them are here, the target may not have
+    /// looked at all of its memory.
+    pub(crate) fn waits_for_reads(&self) -> bool {
+        !self.reads.is_empty()
+            || matches!(self.rx.phase, Phase::Payload { sink: Sink::Read { .. }, .. })
+    }
+
+    /// Every operation that has begun here, or waits here for its turn; some more than once.
+    pub(crate) fn operations(&self) -> impl Iterator<Item = Handle> {
+        let reading = match &self.rx.phase {
+            Phase::Payload { sink: Sink::Read { op, .. }, .. } => Some(*op),
+            _ => None,
+        };
+        let sending = match &self.tx.current {
+            Some(Current::Op { op, .. }) => Some(*op),
+            _ => None,
+        };
+        let announced = self.announced.iter().map(|(_, op)| *op);
+        let asked_for = self.tx.control.iter().filter_map(|control| match control {
+            Control::Announced { op, .. } => Some(*op),
+            _ => None,
+        });
+        let answered =
+            self.acks.iter().chain(&self.reads).chain(&self.fetches).copied().chain(reading);
+        answered
+            .chain(announced)
+            .chain(asked_for)
+            .chain(sending)
+            .chain(self.tx.queue.iter().copied())
     }
 
     /// What the net should tell.

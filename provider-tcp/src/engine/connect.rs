@@ -14,6 +14,7 @@ use fabric_core::{Errno, Result, lock::Lock, log::Subsys, matching::PeerId, slab
 use super::{
     Core, Engine, Ep, Identity, LISTENER,
     conn::{CM_MAX, Conn, State},
+    timers::Due,
 };
 use crate::{
     address::SocketAddress,
@@ -26,13 +27,16 @@ use crate::{
     net::{Accepted, Net, Stream},
 };
 
-/// How long a hand-shake may take once the sockets are connected.
+/// How long a stranger may take to say who it is. Whoever we have connected to may take longer to
+/// answer: it is alive as long as its kernel is, and computes.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Between two attempts to reach a peer: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// How long a peer that was connected before may take to come back.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long a listener rests that cannot even turn connections away.
+const REST: Duration = Duration::from_millis(50);
 /// What this side can do beyond the common protocol.
 const FEATURES: Features = Features::OPERATIONS;
 /// Connections taken in one progress call.
@@ -81,7 +85,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let patience = if target.met { patience.min(AGAIN) } else { patience };
         let give_up = *target.give_up.get_or_insert(now + patience);
         let to = target.address;
-        self.timed = true;
         let outcome = self.net.connect(Some(local.get()), to.get()).and_then(|stream| {
             let mut conn = Conn::new(stream, ep, peer, State::Connecting);
             conn.deadline = Some(give_up);
@@ -92,8 +95,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 if let Some(target) = self.core.peer_mut(ep, peer) {
                     target.conn = Some(handle);
                 }
+                self.schedule(give_up, Due::Handshake(handle));
             }
-            Err(reason) => self.not_reached(ep, peer, reason),
+            Err(reason) => self.not_reached(ep, peer, reason, false),
         }
     }
 
@@ -106,29 +110,42 @@ impl<L: Lock, N: Net> Engine<L, N> {
     }
 
     /// An attempt to reach a peer has failed: another one later, or the end of what waits for it.
-    pub(super) fn not_reached(&mut self, ep: Handle, peer: PeerId, reason: Errno) {
+    /// `met`: its host has answered, and it may have given up because we made no progress.
+    pub(super) fn not_reached(&mut self, ep: Handle, peer: PeerId, reason: Errno, met: bool) {
         if self.core.refused(ep, reason) {
             return;
         }
         let now = self.net.now();
-        let Some(target) = self.core.peer_mut(ep, peer) else { return };
+        let Some(state) = self.core.eps.get_mut(ep) else { return };
+        let (local, patience) = (state.local, state.limits.connect);
+        let Some(target) = state.peers.get_mut(peer as usize) else { return };
         target.conn = None;
         if target.waiting.is_empty() {
-            (target.retry, target.give_up, target.failures) = (None, None, 0);
+            target.attempts_end();
             return;
         }
         let pause = PAUSE.saturating_mul(1 << target.failures.min(10)).min(PAUSE_MAX);
         let at = now + jittered(pause, target.address.port(), target.failures);
         target.failures += 1;
+        if met && !target.given_time && target.give_up.is_some_and(|end| end <= at) {
+            target.given_time = true;
+            target.give_up = Some(now + patience);
+        }
         if target.give_up.is_some_and(|end| at < end) {
             target.retry = Some(at);
-            self.timed = true;
+            self.schedule(at, Due::Again(ep, peer));
             return;
         }
-        (target.retry, target.give_up, target.failures) = (None, None, 0);
+        target.attempts_end();
         let address = target.address;
         let waiting = std::mem::take(&mut target.waiting);
-        fabric_core::warn!("tcp", Subsys::EpCtrl, "{address:?} cannot be reached: {reason}");
+        if let Some(local) = local {
+            fabric_core::warn!(
+                "tcp",
+                Subsys::EpCtrl,
+                "{address} cannot be reached from {local}: {reason}"
+            );
+        }
         for op in waiting {
             self.core.finish(op, Err(reason));
         }
@@ -138,8 +155,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
     pub(super) fn connected(&mut self, handle: Handle) {
         let now = self.net.now();
         let Some(conn) = self.conns.get_mut(handle) else { return };
-        if let Err(reason) = self.net.outcome(&conn.stream) {
-            return self.down(handle, reason);
+        match self.net.outcome(&conn.stream) {
+            Ok(()) => {}
+            Err(Errno::EAGAIN) => return,
+            Err(reason) => return self.down(handle, reason),
         }
         let request = self.core.request(conn.ep);
         let sent = request.and_then(|request| send_whole(&mut conn.stream, &request));
@@ -148,7 +167,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
         conn.state = State::Requested;
         conn.deadline = Some(now + HANDSHAKE);
-        self.timed = true;
+        self.schedule(now + HANDSHAKE, Due::Handshake(handle));
+        if !self.looking {
+            self.watch_over();
+        }
         self.rewatch(handle);
     }
 
@@ -159,19 +181,27 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 Ok(Accepted { stream, peer }) => {
                     let mut conn = Conn::new(stream, ep, PeerId::MAX, State::Accepted);
                     conn.from = Some(peer.into());
-                    conn.deadline = Some(self.net.now() + HANDSHAKE);
-                    self.timed = true;
-                    if let Err(reason) = self.adopt(conn) {
-                        fabric_core::warn!(
+                    let deadline = self.net.now() + HANDSHAKE;
+                    conn.deadline = Some(deadline);
+                    match self.adopt(conn) {
+                        Ok(handle) => self.schedule(deadline, Due::Handshake(handle)),
+                        Err(reason) => fabric_core::warn!(
                             "tcp",
                             Subsys::EpCtrl,
                             "{peer} is turned away: {reason}"
-                        );
+                        ),
                     }
                 }
                 Err(Errno::EAGAIN) => return,
+                Err(Errno::EMFILE) => fabric_core::warn!(
+                    "tcp",
+                    Subsys::EpCtrl,
+                    "a peer is turned away: this process has no descriptor left (ulimit -n)"
+                ),
                 Err(reason) => {
                     fabric_core::warn!("tcp", Subsys::EpCtrl, "accept fails: {reason}");
+                    self.net.watch_listener(ep.raw() ^ LISTENER, false);
+                    self.schedule(self.net.now() + REST, Due::Listener(ep));
                     return;
                 }
             }
@@ -318,7 +348,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 target.conn = Some(handle);
             }
             (target.identity, target.met) = (identity, true);
-            (target.retry, target.give_up, target.failures) = (None, None, 0);
+            target.attempts_end();
             if target.conn == Some(handle)
                 && let Some(conn) = self.conns.get_mut(handle)
             {
@@ -330,41 +360,59 @@ impl<L: Lock, N: Net> Engine<L, N> {
         self.heat(handle);
     }
 
-    /// When something is due, if anything is.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        let conns = self.conns.iter().filter_map(|(_, conn)| conn.deadline);
-        let peers = self.core.eps.iter().flat_map(|(_, ep)| &ep.peers);
-        let peers = peers.filter_map(|peer| peer.retry);
-        conns.chain(peers).min()
-    }
-
-    /// Gives up hand-shakes that take too long, and tries peers again.
-    #[cold]
-    pub(super) fn look_at_clock(&mut self) {
-        let now = self.net.now();
-        let late: Vec<Handle> = self
-            .conns
-            .iter()
-            .filter(|(_, conn)| conn.deadline.is_some_and(|at| at <= now))
-            .map(|(handle, _)| handle)
-            .collect();
-        for handle in late {
+    /// The time for a step of a hand-shake is over. After a pause in which the application made no
+    /// progress the step may have been made without our seeing it.
+    pub(super) fn overdue(&mut self, handle: Handle, now: Instant) {
+        let late = |conn: &Conn<N::Stream>| conn.deadline.is_some_and(|at| at <= now);
+        let Some(conn) = self.conns.get(handle).filter(|conn| late(conn)) else { return };
+        match conn.state {
+            State::Connecting => self.connected(handle),
+            State::Accepted => {
+                self.greet(handle);
+            }
+            State::Requested => return self.still_no_answer(handle),
+            State::Open => {}
+        }
+        if self.conns.get(handle).is_some_and(late) {
             self.down(handle, Errno::ETIMEDOUT);
         }
-        let due: Vec<(Handle, PeerId)> = self
-            .core
-            .eps
-            .iter()
-            .flat_map(|(handle, ep)| {
-                let due = |peer: &super::Peer| peer.retry.is_some_and(|at| at <= now);
-                let all = ep.peers.iter().enumerate();
-                all.filter(move |(_, peer)| due(peer)).map(move |(at, _)| (handle, at as PeerId))
-            })
-            .collect();
-        for (ep, peer) in due {
+    }
+
+    fn still_no_answer(&mut self, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(handle) else { return };
+        conn.deadline = None;
+        let Some(ep) = self.core.eps.get(conn.ep) else { return };
+        let Some(peer) = ep.peers.get(conn.peer as usize) else { return };
+        let to = peer.address;
+        fabric_core::warn!(
+            "tcp",
+            Subsys::EpCtrl,
+            "{to} is connected, but has not answered for {} s: it makes no progress, or is no fabric endpoint",
+            HANDSHAKE.as_secs()
+        );
+    }
+
+    /// It is time to try a peer again.
+    pub(super) fn try_again(&mut self, ep: Handle, peer: PeerId, now: Instant) {
+        let target = self.core.peer_mut(ep, peer);
+        if target.is_some_and(|target| target.retry.is_some_and(|at| at <= now)) {
             self.reach(ep, peer);
         }
-        self.timed = self.next_due().is_some();
+    }
+
+    /// The listener has rested.
+    pub(super) fn listen_again(&mut self, ep: Handle) {
+        if self.core.eps.get(ep).is_some() {
+            self.net.watch_listener(ep.raw() ^ LISTENER, true);
+        }
+    }
+}
+
+impl super::Peer {
+    /// It has been reached, or nobody wants to reach it any more.
+    const fn attempts_end(&mut self) {
+        (self.retry, self.give_up, self.failures) = (None, None, 0);
+        self.given_time = false;
     }
 }
 

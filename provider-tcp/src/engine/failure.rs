@@ -24,7 +24,13 @@ impl<L: Lock, N: Net> Engine<L, N> {
         match state {
             // Nobody knows of it yet.
             State::Accepted => {}
-            State::Connecting | State::Requested => self.not_reached(ep, peer, reason),
+            State::Connecting | State::Requested => {
+                // Another connection to this peer may have come up meanwhile.
+                let own = self.core.peer_mut(ep, peer).is_some_and(|p| p.conn == Some(handle));
+                if own {
+                    self.not_reached(ep, peer, reason, state == State::Requested);
+                }
+            }
             State::Open => {
                 if let Some(target) = self.core.peer_mut(ep, peer)
                     && target.conn == Some(handle)
@@ -93,14 +99,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
 impl<L: Lock> Core<L> {
     /// Completes what depended on an open connection.
     fn cut<S>(&mut self, handle: Handle, conn: Conn<S>, reason: Errno) {
-        let failed: Vec<Handle> = self
-            .ops
-            .iter()
-            .filter(|(_, op)| op.conn == Some(handle))
-            .map(|(handle, _)| handle)
-            .chain(conn.tx.queue.iter().copied())
-            .collect();
-        for op in failed {
+        for op in conn.operations() {
             self.finish(op, Err(reason));
         }
         self.cut_receives(conn.ep, conn.rx.phase, conn.asked, reason);

@@ -15,6 +15,7 @@ use super::{
     Core, Engine, Identity,
     conn::{Conn, State},
     connect::send_whole,
+    timers::Due,
 };
 use crate::{
     address::SocketAddress,
@@ -113,9 +114,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
             conn.deadline = Some(deadline);
             self.adopt(conn)
         });
-        self.timed = true;
         match begun {
             Ok(handle) => {
+                self.schedule(deadline, Due::Handshake(handle));
                 if let Some(peer) = self.core.peer_mut(ep, PEER) {
                     peer.conn = Some(handle);
                 }

@@ -181,12 +181,13 @@ impl<L: Lock> Core<L> {
         conn: &mut Conn<S>,
         header: &Header,
     ) -> Result<Sink, Broken> {
-        let op = *conn.reads.front().ok_or(Errno::EPROTO)?;
+        let op = conn.answered(Answer::Read)?;
         let buffers = self.ops.get(op).map_or(Buffers::EMPTY, |op| *op.payload.buffers());
         if buffers.len() != header.payload_len() {
+            // It ends with the connection.
+            conn.reads.push_front(op);
             return Err(Errno::EPROTO);
         }
-        conn.reads.pop_front();
         Ok(Sink::Read { op, buffers })
     }
 }

@@ -52,6 +52,12 @@ impl<L: Lock> RxContext<L> {
         }
     }
 
+    /// Bytes of messages that wait for receives.
+    #[cfg(test)]
+    pub(super) const fn kept(&self) -> usize {
+        self.kept
+    }
+
     /// Whether endpoints share it.
     #[inline]
     pub(super) const fn is_shared(&self) -> bool {

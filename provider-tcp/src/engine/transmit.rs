@@ -43,8 +43,6 @@ pub(super) const EAGER: usize = 64 << 10;
 pub(crate) struct TxOp {
     pub(crate) ep: Handle,
     pub(crate) peer: PeerId,
-    /// The connection, once a byte may have left on it.
-    pub(crate) conn: Option<Handle>,
     pub(crate) interest: Interest,
     pub(crate) kind: TxKind,
     /// What is sent, or where a read's bytes go.
@@ -98,16 +96,18 @@ impl TxKind {
     }
 }
 
-/// Whether an operation completes with the peer's answer only.
+/// Whether an operation completes with the peer's answer only. An injected write does, too, where the
+/// endpoint's defaults say so: nobody hears of its end but a counter, and programs take that for the
+/// bytes being there. An injected message is over for its sender.
 #[inline]
-fn acknowledged(interest: &Interest) -> bool {
-    !interest.silent && interest.flags.intersects(ACKNOWLEDGED)
+const fn acknowledged(interest: &Interest, is_send: bool) -> bool {
+    !(is_send && interest.silent) && interest.flags.intersects(ACKNOWLEDGED)
 }
 
-fn head_flags(interest: &Interest) -> HeadFlags {
-    if !acknowledged(interest) {
+fn head_flags(op: &TxOp) -> HeadFlags {
+    if !op.acknowledged() {
         HeadFlags::empty()
-    } else if interest.flags.contains(Flags::COMMIT_COMPLETE) {
+    } else if op.interest.flags.contains(Flags::COMMIT_COMPLETE) {
         HeadFlags::COMMIT_COMPLETE
     } else {
         HeadFlags::DELIVERY_COMPLETE
@@ -148,7 +148,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             && conn.state == State::Open
             && conn.tx.is_clear()
             && buffers.len() <= COPIED
-            && !acknowledged(&interest)
+            && !acknowledged(&interest, true)
             && !op.meta.flags.contains(Flags::FENCE)
             && (!conn.tx.blocked || conn.tx.staged() < STAGED_MAX)
         {
@@ -219,8 +219,13 @@ impl<L: Lock, N: Net> Engine<L, N> {
         if conn.state != State::Open {
             return;
         }
-        match self.core.pump(handle, conn) {
-            Ok(()) => self.rewatch(handle),
+        match self.core.pump(conn) {
+            Ok(()) => {
+                if !self.looking {
+                    self.watch_over();
+                }
+                self.rewatch(handle);
+            }
             Err(reason) => self.down(handle, reason),
         }
     }
@@ -286,13 +291,13 @@ impl Tx {
 }
 
 impl<L: Lock> Core<L> {
-    fn pump<S: Stream>(&mut self, me: Handle, conn: &mut Conn<S>) -> Result<()> {
+    fn pump<S: Stream>(&mut self, conn: &mut Conn<S>) -> Result<()> {
         loop {
             while conn.tx.current.is_none() && conn.tx.staged() < BATCH {
                 if let Some(control) = conn.tx.control.pop_front() {
                     self.answer(conn, control);
                 } else if let Some(op) = conn.tx.queue.pop_front() {
-                    if !self.start(me, conn, op) {
+                    if !self.start(conn, op) {
                         conn.tx.queue.push_front(op);
                         break;
                     }
@@ -360,7 +365,7 @@ impl<L: Lock> Core<L> {
             }
             Control::Announced { index, op } => {
                 let Some(entry) = self.ops.get(op) else { return };
-                let flags = head_flags(&entry.interest);
+                let flags = head_flags(entry);
                 let len = entry.payload.buffers().len();
                 if entry.acked {
                     conn.acks.push_back(op);
@@ -372,7 +377,7 @@ impl<L: Lock> Core<L> {
     }
 
     /// Stages an operation's header, and its payload if that is small. `false`: it must wait.
-    fn start<S>(&mut self, me: Handle, conn: &mut Conn<S>, handle: Handle) -> bool {
+    fn start<S>(&mut self, conn: &mut Conn<S>, handle: Handle) -> bool {
         // A cancelled operation leaves its handle behind.
         let Some(op) = self.ops.get_mut(handle) else { return true };
         let war = self.eps.get(op.ep).is_some_and(|ep| ep.limits.war);
@@ -400,9 +405,8 @@ impl<L: Lock> Core<L> {
         if let Some(data) = op.data {
             header = header.with_cq_data(data);
         }
-        op.conn = Some(me);
         if !matches!(op.kind, TxKind::Read(_)) {
-            header = header.with_flags(head_flags(&op.interest));
+            header = header.with_flags(head_flags(op));
         }
         if conn.extensions && op.kind.changes_memory() && header.answer().is_none() {
             // Success means done, because there is a way to say that it was refused.
@@ -493,7 +497,7 @@ fn must_wait<S>(op: &TxOp, conn: &Conn<S>, war: bool) -> bool {
     if op.interest.flags.contains(Flags::FENCE) {
         return conn.waits_for_answers();
     }
-    war && op.kind.changes_memory() && !conn.reads.is_empty()
+    war && op.kind.changes_memory() && conn.waits_for_reads()
 }
 
 impl TxOp {
@@ -506,7 +510,13 @@ impl TxOp {
     ) -> Self {
         let (interest, data) = (meta.interest(), meta.cq_data());
         let (queued, acked) = (false, false);
-        Self { ep, peer, conn: None, interest, kind, payload, data, queued, acked }
+        Self { ep, peer, interest, kind, payload, data, queued, acked }
+    }
+
+    /// An acknowledgement is asked for.
+    #[inline]
+    const fn acknowledged(&self) -> bool {
+        acknowledged(&self.interest, matches!(self.kind, TxKind::Send { .. }))
     }
 
     /// The application believes it done.
@@ -516,7 +526,7 @@ impl TxOp {
 
     /// The peer's answer ends it, and it is staged at least.
     pub(super) fn is_staged(&self) -> bool {
-        self.conn.is_some() && self.answered() && self.payload.buffers().len() <= COPIED
+        !self.queued && self.answered() && self.payload.buffers().len() <= COPIED
     }
 
     /// The peer's answer ends it.

@@ -78,13 +78,3 @@ pub(super) fn receive(fd: BorrowedFd<'_>, data: &Buffers, rest: &mut [u8]) -> Re
     // which its maker vouches for.
     outcome(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) })
 }
-
-/// Lets many connections from one address share its ports (`IP_BIND_ADDRESS_NO_PORT`, `ip(7)`).
-pub(super) fn bind_without_port(fd: BorrowedFd<'_>) -> Result<()> {
-    let on: libc::c_int = 1;
-    let len = size_of::<libc::c_int>() as libc::socklen_t;
-    let (level, name) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
-    // SAFETY: the option takes an int, which `on` is, for the length of the call.
-    let n = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const on).cast(), len) };
-    outcome(n as isize).map(drop)
-}

@@ -1,18 +1,19 @@
-//! PENDING. One epoll descriptor for all sockets of an engine, with a clock and a bell in it, so
-//! that it can be slept on alone.
+//! PENDING. One epoll descriptor for all sockets of an engine, with a clock in it, so that it can be
+//! slept on alone.
 
 use std::{
     mem::MaybeUninit,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use fabric_core::{Result, wait::Signal};
+use fabric_core::{Result, fork::NotInherited};
 use rustix::{
     event::{
         Timespec,
         epoll::{self, CreateFlags, EventData, EventFlags},
     },
+    io::Errno,
     time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create,
         timerfd_settime,
@@ -23,19 +24,27 @@ use super::{Interest, Ready};
 
 /// Handed over in one call at most.
 const EVENTS: usize = 64;
-/// Tokens of our own; the engine's are handles and never that large.
-const BELL: u64 = u64::MAX;
-const CLOCK: u64 = u64::MAX - 1;
+/// A token of our own; the engine's are handles and never that large.
+const CLOCK: u64 = u64::MAX;
+const NONE: Interest = Interest { read: false, write: false };
 
-/// The epoll descriptor.
+/// The epoll descriptor. A forked child has neither it nor the clock, which would be its parent's.
 #[derive(Debug)]
 pub(crate) struct Poller {
+    /// Dropped before the descriptors.
+    _not_inherited: [NotInherited; 2],
     epoll: OwnedFd,
-    bell: Signal,
-    /// Opened when there is first something to wait for.
-    clock: Option<OwnedFd>,
-    /// When the clock goes off.
-    alarm: Option<Instant>,
+    /// Goes off at the alarm, and at once to wake a sleeper.
+    clock: OwnedFd,
+    alarm: Alarm,
+}
+
+/// What the clock is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alarm {
+    Never,
+    At(Instant),
+    Now,
 }
 
 fn flags(interest: Interest) -> EventFlags {
@@ -53,9 +62,11 @@ impl Poller {
     /// Opens one, close-on-exec.
     pub(crate) fn new() -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let bell = Signal::new()?;
-        epoll::add(&epoll, bell.as_fd(), EventData::new_u64(BELL), EventFlags::IN)?;
-        Ok(Self { epoll, bell, clock: None, alarm: None })
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let clock = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        epoll::add(&epoll, &clock, EventData::new_u64(CLOCK), EventFlags::IN)?;
+        let not_inherited = [epoll.as_fd(), clock.as_fd()].map(NotInherited::new);
+        Ok(Self { _not_inherited: not_inherited, epoll, clock, alarm: Alarm::Never })
     }
 
     /// Watches a descriptor until it is closed.
@@ -65,8 +76,15 @@ impl Poller {
 
     /// Other interest in a watched descriptor.
     pub(crate) fn change(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) {
-        // It is watched, so the kernel has nothing to refuse.
-        let _ = epoll::modify(&self.epoll, fd, EventData::new_u64(token), flags(interest));
+        // An end is told whatever the interest, and again with every look: a stream whose bytes have
+        // to wait would keep everybody awake.
+        if interest == NONE {
+            return self.forget(fd);
+        }
+        let (token, flags) = (EventData::new_u64(token), flags(interest));
+        if epoll::modify(&self.epoll, fd, token, flags) == Err(Errno::NOENT) {
+            let _ = epoll::add(&self.epoll, fd, token, flags);
+        }
     }
 
     /// Stops watching.
@@ -75,16 +93,22 @@ impl Poller {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Appends what is ready.
-    pub(crate) fn ready(&mut self, out: &mut Vec<Ready>) {
+    /// Appends what is ready. `true`: the clock has gone off, and is not set any more.
+    pub(crate) fn ready(&mut self, out: &mut Vec<Ready>) -> bool {
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&zero)) else { return };
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&zero)) else {
+            return false;
+        };
+        let mut rang = false;
         for event in events.iter() {
             let bits = event.flags;
             match event.data.u64() {
-                BELL => self.bell.clear(),
-                CLOCK => self.silence(),
+                CLOCK => {
+                    rang = true;
+                    self.alarm = Alarm::Never;
+                    let _ = rustix::io::read(&self.clock, &mut [0u8; 8]);
+                }
                 token => {
                     // Whoever reads or writes learns the reason.
                     let ended = bits.intersects(EventFlags::ERR | EventFlags::HUP);
@@ -96,46 +120,36 @@ impl Poller {
                 }
             }
         }
+        rang
     }
 
-    /// Makes the descriptor readable at this time.
+    /// Makes the descriptor readable at this time, once.
     pub(crate) fn set_alarm(&mut self, at: Option<Instant>) {
-        if self.alarm == at || self.open_clock().is_err() {
-            return;
+        let alarm = at.map_or(Alarm::Never, Alarm::At);
+        // A sleeper that is being woken looks at the time, too.
+        if self.alarm != alarm && self.alarm != Alarm::Now {
+            self.alarm = alarm;
+            let left = at.map(|at| at.saturating_duration_since(Instant::now()));
+            self.set_clock(left);
         }
-        self.alarm = at;
-        let Some(clock) = &self.clock else { return };
+    }
+
+    /// Makes the descriptor readable until the next [`Poller::ready`].
+    pub(crate) fn wake(&mut self) {
+        self.alarm = Alarm::Now;
+        self.set_clock(Some(Duration::ZERO));
+    }
+
+    fn set_clock(&self, left: Option<Duration>) {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let left = at.map(|at| at.saturating_duration_since(Instant::now()));
         // A time of zero would stop the clock.
         let it_value = left.map_or(zero, |left| Timespec {
             tv_sec: left.as_secs().min(i32::MAX as u64) as i64,
             tv_nsec: i64::from(left.subsec_nanos()).max(1),
         });
         let time = Itimerspec { it_interval: zero, it_value };
-        let _ = timerfd_settime(clock, TimerfdTimerFlags::empty(), &time);
-    }
-
-    fn open_clock(&mut self) -> Result<()> {
-        if self.clock.is_none() {
-            let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-            let clock = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-            epoll::add(&self.epoll, &clock, EventData::new_u64(CLOCK), EventFlags::IN)?;
-            self.clock = Some(clock);
-        }
-        Ok(())
-    }
-
-    fn silence(&mut self) {
-        self.alarm = None;
-        if let Some(clock) = &self.clock {
-            let _ = rustix::io::read(clock, &mut [0u8; 8]);
-        }
-    }
-
-    /// Makes the descriptor readable until the next [`Poller::ready`].
-    pub(crate) fn wake(&self) {
-        self.bell.set();
+        // The time is a valid one, so there is nothing to refuse.
+        let _ = timerfd_settime(&self.clock, TimerfdTimerFlags::empty(), &time);
     }
 
     /// The descriptor's number.

@@ -3,28 +3,33 @@
 use std::{
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
-    time::{Duration, Instant},
+    sync::Arc,
+    time::Instant,
 };
 
-use fabric_core::{Errno, Result, mem::Buffers};
+use fabric_core::{Errno, Result, fork::NotInherited, mem::Buffers};
 use rustix::net::{
     AddressFamily, Shutdown, SocketFlags, SocketType, accept_with, bind, connect, getsockname,
     ipproto, listen, socket_with, sockopt,
 };
 
-use super::{Accepted, Interest, Net, Poller, Ready, Stream, errno, memory};
+use super::{
+    Accepted, Interest, Life, Net, Options, Poller, Ready, Stream, errno, memory, options,
+    spare::Spare,
+};
 
 /// Connections that may wait to be accepted; the system may keep fewer (`somaxconn`).
 const BACKLOG: i32 = 4096;
-/// When the kernel asks an idle peer for a sign of life, how often, and how many times.
-const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 6);
-
 /// Reads of what nobody wants any more, 4 KiB each.
 const WASTE: usize = 256;
 
-/// A TCP socket; closing it is dropping it.
+/// A TCP socket; closing it is dropping it. A forked child does not keep it.
 #[derive(Debug)]
-pub(crate) struct Socket(OwnedFd);
+pub(crate) struct Socket {
+    /// Dropped before the socket.
+    _not_inherited: NotInherited,
+    fd: OwnedFd,
+}
 
 impl Socket {
     /// Opens a socket for addresses like `address`.
@@ -34,71 +39,75 @@ impl Socket {
             SocketAddr::V6(_) => AddressFamily::INET6,
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        Ok(Self(socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?))
-    }
-
-    /// Small messages leave at once, and a peer whose host has vanished is noticed some day.
-    fn tune(&self) {
-        // None of these can fail on a TCP socket; without them it would still work.
-        let _ = sockopt::set_tcp_nodelay(&self.0, true);
-        let _ = sockopt::set_socket_keepalive(&self.0, true);
-        let (idle, interval, count) = KEEPALIVE;
-        let _ = sockopt::set_tcp_keepidle(&self.0, idle);
-        let _ = sockopt::set_tcp_keepintvl(&self.0, interval);
-        let _ = sockopt::set_tcp_keepcnt(&self.0, count);
+        Ok(socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?.into())
     }
 
     /// Begins to connect, from `from` if it names an interface.
-    pub(crate) fn connect(from: Option<SocketAddr>, to: SocketAddr) -> Result<Self> {
+    fn connect(options: Options, from: Option<SocketAddr>, to: SocketAddr) -> Result<Self> {
         let socket = Self::open(to)?;
-        socket.tune();
+        options.apply(&socket);
         if let Some(from) = from.filter(|from| !from.ip().is_unspecified()) {
             // Many connections from one address need not share its range of ports.
-            let _ = memory::bind_without_port(socket.0.as_fd());
-            bind(&socket.0, &SocketAddr::new(from.ip(), 0))?;
+            let _ = options::bind_without_port(socket.fd.as_fd());
+            bind(&socket.fd, &SocketAddr::new(from.ip(), 0))?;
         }
-        match connect(&socket.0, &to) {
+        match connect(&socket.fd, &to) {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
             Err(e) => Err(errno(e)),
         }
     }
 
-    /// What became of a connect.
-    pub(crate) fn outcome(&self) -> Result<()> {
-        sockopt::socket_error(&self.0)?.map_err(errno)
+    /// What became of a connect; `EAGAIN` as long as that is not known.
+    fn outcome(&self) -> Result<()> {
+        sockopt::socket_error(&self.fd)?.map_err(errno)?;
+        match rustix::net::getpeername(&self.fd) {
+            Err(rustix::io::Errno::NOTCONN) => Err(Errno::EAGAIN),
+            // Whatever else there is comes up with the first byte.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<OwnedFd> for Socket {
+    fn from(fd: OwnedFd) -> Self {
+        Self { _not_inherited: NotInherited::new(fd.as_fd()), fd }
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
 impl Stream for Socket {
     #[inline]
     fn send(&mut self, bytes: &[u8], data: &Buffers) -> Result<usize> {
-        memory::send(self.0.as_fd(), bytes, data)
+        memory::send(self.fd.as_fd(), bytes, data)
     }
 
     #[inline]
     fn receive(&mut self, data: &Buffers, rest: &mut [u8]) -> Result<usize> {
-        memory::receive(self.0.as_fd(), data, rest)
+        memory::receive(self.fd.as_fd(), data, rest)
     }
 
     fn local(&self) -> Result<SocketAddr> {
-        getsockname(&self.0)?.try_into().map_err(|_| Errno::new(libc::EAFNOSUPPORT))
+        getsockname(&self.fd)?.try_into().map_err(|_| Errno::new(libc::EAFNOSUPPORT))
     }
 
     fn finish(&mut self) {
-        let _ = rustix::net::shutdown(&self.0, Shutdown::Write);
+        let _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
         let mut waste = [0; 4096];
         for _ in 0..WASTE {
-            match memory::receive(self.0.as_fd(), &Buffers::EMPTY, &mut waste) {
+            match memory::receive(self.fd.as_fd(), &Buffers::EMPTY, &mut waste) {
                 Ok(1..) => {}
                 _ => return,
             }
         }
+    }
+
+    fn life(&self) -> Option<Life> {
+        options::life(self.fd.as_fd())
     }
 }
 
@@ -107,24 +116,30 @@ impl Stream for Socket {
 pub(crate) struct Acceptor {
     socket: Socket,
     address: SocketAddr,
+    options: Options,
+    spare: Arc<Spare>,
 }
 
 impl Acceptor {
     /// Takes `address`. Port zero is any, or one of `ports`, if there is a range.
-    pub(crate) fn bind(address: SocketAddr, ports: Option<(u16, u16)>) -> Result<Self> {
+    pub(crate) fn bind(
+        options: Options,
+        address: SocketAddr,
+        ports: Option<(u16, u16)>,
+    ) -> Result<Self> {
         let socket = Socket::open(address)?;
-        sockopt::set_socket_reuseaddr(&socket.0, true)?;
+        sockopt::set_socket_reuseaddr(&socket.fd, true)?;
         match ports.filter(|_| address.port() == 0) {
             Some(range) => bind_within(&socket, address.ip(), range)?,
-            None => bind(&socket.0, &address)?,
+            None => bind(&socket.fd, &address)?,
         }
         let address = socket.local()?;
-        Ok(Self { socket, address })
+        Ok(Self { socket, address, options, spare: Spare::shared() })
     }
 
     /// Lets peers connect.
     pub(crate) fn listen(&self, backlog: i32) -> Result<()> {
-        Ok(listen(&self.socket.0, backlog)?)
+        Ok(listen(&self.socket.fd, backlog)?)
     }
 
     /// What it has taken.
@@ -132,20 +147,26 @@ impl Acceptor {
         self.address
     }
 
-    /// The next connection; `EAGAIN` if there is none.
+    /// The next connection; `EAGAIN` if there is none. `EMFILE`: there was one, and no descriptor
+    /// for it. It has been turned away, or `ENOBUFS`: not even that could be done.
     pub(crate) fn accept(&self) -> Result<Accepted<Socket>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
-            match accept_with(&self.socket.0, flags) {
+            match accept_with(&self.socket.fd, flags) {
                 Ok(fd) => {
-                    let stream = Socket(fd);
-                    stream.tune();
+                    let stream = Socket::from(fd);
+                    self.options.apply(&stream);
                     // A peer that has left meanwhile has no address.
-                    let Ok(peer) = rustix::net::getpeername(&stream.0) else { continue };
+                    let Ok(peer) = rustix::net::getpeername(&stream.fd) else { continue };
                     let Some(Ok(peer)) = peer.map(SocketAddr::try_from) else { continue };
                     return Ok(Accepted { stream, peer });
                 }
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
+                Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
+                    let accept = || accept_with(&self.socket.fd, flags).ok();
+                    let done = self.spare.turn_away(accept);
+                    return Err(if done { Errno::EMFILE } else { Errno::ENOBUFS });
+                }
                 Err(e) => return Err(errno(e)),
             }
         }
@@ -165,7 +186,7 @@ fn bind_within(socket: &Socket, ip: IpAddr, (low, high): (u16, u16)) -> Result<(
     let start = std::process::id().wrapping_mul(0x9e37_79b9) % count;
     for step in 0..count {
         let port = u32::from(low) + (start + step) % count;
-        match bind(&socket.0, &SocketAddr::new(ip, port as u16)) {
+        match bind(&socket.fd, &SocketAddr::new(ip, port as u16)) {
             Ok(()) => return Ok(()),
             Err(rustix::io::Errno::ADDRINUSE | rustix::io::Errno::ACCESS) => {}
             Err(e) => return Err(errno(e)),
@@ -180,12 +201,13 @@ pub(crate) struct Sockets {
     poller: Poller,
     acceptor: Option<Acceptor>,
     ports: Option<(u16, u16)>,
+    options: Options,
 }
 
 impl Sockets {
     /// None yet. `ports`: where to listen if the application leaves the choice to us.
-    pub(crate) fn new(ports: Option<(u16, u16)>) -> Result<Self> {
-        Ok(Self { poller: Poller::new()?, acceptor: None, ports })
+    pub(crate) fn new(options: Options, ports: Option<(u16, u16)>) -> Result<Self> {
+        Ok(Self { poller: Poller::new()?, acceptor: None, ports, options })
     }
 }
 
@@ -199,7 +221,7 @@ impl Net for Sockets {
             return Ok(address);
         }
         self.acceptor = None;
-        let acceptor = self.acceptor.insert(Acceptor::bind(address, self.ports)?);
+        let acceptor = self.acceptor.insert(Acceptor::bind(self.options, address, self.ports)?);
         Ok(acceptor.address())
     }
 
@@ -214,12 +236,18 @@ impl Net for Sockets {
         self.acceptor.as_ref().ok_or(Errno::EAGAIN)?.accept()
     }
 
+    fn watch_listener(&mut self, token: u64, watch: bool) {
+        if let Some(acceptor) = &self.acceptor {
+            self.poller.change(acceptor.as_fd(), token, Interest { read: watch, write: false });
+        }
+    }
+
     fn stop_listening(&mut self) {
         self.acceptor = None;
     }
 
     fn connect(&mut self, from: Option<SocketAddr>, to: SocketAddr) -> Result<Socket> {
-        Socket::connect(from, to)
+        Socket::connect(self.options, from, to)
     }
 
     fn outcome(&mut self, stream: &Socket) -> Result<()> {
@@ -234,8 +262,8 @@ impl Net for Sockets {
         self.poller.change(stream.as_fd(), token, interest);
     }
 
-    fn ready(&mut self, out: &mut Vec<Ready>) {
-        self.poller.ready(out);
+    fn ready(&mut self, out: &mut Vec<Ready>) -> bool {
+        self.poller.ready(out)
     }
 
     fn now(&self) -> Instant {

@@ -1,0 +1,7 @@
+//! Engines driven against each other over a network in memory.
+
+mod connecting;
+mod net;
+mod node;
+mod remote;
+mod traffic;

@@ -1,0 +1,39 @@
+//! SETUP. A descriptor in reserve. A process that has none left cannot even turn connections away:
+//! they would stay where they are, and the listener readable for ever.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// One for all listeners of the process, held while there are any.
+#[derive(Debug)]
+pub(super) struct Spare(Mutex<Option<OwnedFd>>);
+
+impl Spare {
+    /// The process's.
+    pub(super) fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Spare>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let new = Arc::new(Self(Mutex::new(open())));
+            *shared = Arc::downgrade(&new);
+            new
+        })
+    }
+
+    /// Has `accept` done with a descriptor free, and drops what it opens. `false`: there was none.
+    pub(super) fn turn_away<T>(&self, accept: impl FnOnce() -> Option<T>) -> bool {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(held.take());
+        let done = accept().map(drop).is_some();
+        *held = open();
+        done
+    }
+}
+
+fn open() -> Option<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC).ok()
+}
