@@ -32,7 +32,7 @@ static struct {
 	int		plain;		/* nothing is varied */
 	int		verbose;
 	char		**patterns;
-} choice = { 1, 1, 0, 0, 0, NULL };
+} choice = { .processes = 1, .threads = 1 };
 
 static struct { unsigned passed, failed, skipped, left_out; } total;
 

@@ -109,7 +109,7 @@ fn a_peer_may_start_later_and_has_to_come_in_time() {
 
     // Nobody is there.
     a.send(meta(0, 3), Some(1), &[iov(&mut from)]).unwrap();
-    for _ in 0..700 {
+    for _ in 0..350 {
         settle(&mut [&mut a, &mut b]);
         shared.wait(Duration::from_millis(100));
     }

@@ -102,7 +102,14 @@ impl Shared {
 
     /// The network of a host with this address.
     pub(super) fn host(&self, ip: IpAddr) -> TestNet {
-        TestNet { world: self.clone(), ip, bound: None, token: None, watched: BTreeMap::new() }
+        TestNet {
+            world: self.clone(),
+            ip,
+            bound: None,
+            token: None,
+            watched: BTreeMap::new(),
+            alarm: None,
+        }
     }
 
     /// Lets time pass.
@@ -230,6 +237,7 @@ pub(super) struct TestNet {
     bound: Option<SocketAddr>,
     token: Option<u64>,
     watched: BTreeMap<u64, (Option<usize>, usize, Interest)>,
+    alarm: Option<Instant>,
 }
 
 impl TestNet {
@@ -335,7 +343,7 @@ impl Net for TestNet {
                 out.push(Ready { token: *token, read, write });
             }
         }
-        false
+        self.alarm.take_if(|at| *at <= world.now).is_some()
     }
 
     fn now(&self) -> Instant {
@@ -346,7 +354,9 @@ impl Net for TestNet {
         -1
     }
 
-    fn set_alarm(&mut self, _: Option<Instant>) {}
+    fn set_alarm(&mut self, at: Option<Instant>) {
+        self.alarm = at;
+    }
 
     fn wake(&mut self) {}
 }
