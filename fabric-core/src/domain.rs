@@ -33,7 +33,7 @@ impl Domain {
     pub fn open(info: &Info) -> Result<Arc<Self>> {
         let attr = info.domain.clone().ok_or(Errno::EINVAL)?;
         let api_version = info.fabric.as_ref().map_or(Version(0), |fabric| fabric.api_version);
-        let regions = Arc::new(MrTable::new(attr.mr_mode));
+        let regions = Arc::new(MrTable::new(attr.mr_mode).limited_to(attr.mr_iov_limit));
         Ok(Arc::new(Self {
             attr,
             api_version,

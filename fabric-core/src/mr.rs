@@ -13,7 +13,7 @@
 //!
 //! | registration                                                    | answer         |
 //! |-----------------------------------------------------------------|----------------|
-//! | no piece, more than [`IOV_LIMIT`], a piece that wraps, an offset, unknown access bits | `EINVAL` |
+//! | no piece, more than the table's limit, a piece that wraps, an offset, unknown access bits | `EINVAL` |
 //! | bytes at null, other than the whole address space                | `EINVAL`       |
 //! | unknown flags                                                   | `EBADFLAGS`    |
 //! | requested key in use                                            | `ENOKEY`       |
@@ -81,6 +81,8 @@ pub struct MrRequest<'a> {
 /// The regions of one domain.
 pub struct MrTable {
     mode: MrMode,
+    /// Most pieces in one region.
+    limit: usize,
     regions: RwLock<Regions>,
 }
 
@@ -95,7 +97,14 @@ impl MrTable {
         } else {
             mode
         };
-        Self { mode, regions: RwLock::default() }
+        Self { mode, limit: IOV_LIMIT, regions: RwLock::default() }
+    }
+
+    /// The same with regions of at most `limit` pieces; zero leaves [`IOV_LIMIT`].
+    #[must_use]
+    pub fn limited_to(self, limit: usize) -> Self {
+        let limit = if limit == 0 { IOV_LIMIT } else { limit.min(IOV_LIMIT) };
+        Self { limit, ..self }
     }
 
     /// Registers memory. The region ends with [`MrTable::close`], not with the last `Arc`.
@@ -104,7 +113,8 @@ impl MrTable {
     /// only what it was told about; else it is the requested one. A region waits for
     /// [`Region::enable`] if the domain's mode has `ENDPOINT`, or `RMA_EVENT` and so has `flags`.
     pub fn register(&self, request: &MrRequest<'_>) -> Result<Arc<Region>> {
-        if request.offset != 0 || !ACCESS.contains(request.access) {
+        if request.offset != 0 || !ACCESS.contains(request.access) || request.iov.len() > self.limit
+        {
             return Err(Errno::EINVAL);
         }
         if !(Flags::RMA_EVENT | Flags::RMA_PMEM).contains(request.flags) {

@@ -116,6 +116,16 @@ impl<T> Slab<T> {
         (index < self.max).then(|| Handle::new(index, 1))
     }
 
+    /// The handle of the value in a place, if there is one.
+    pub fn at(&self, index: u32) -> Option<Handle> {
+        match self.slots.get(index as usize) {
+            Some(Slot { generation, content: Content::Used(_) }) => {
+                Some(Handle::new(index, *generation))
+            }
+            _ => None,
+        }
+    }
+
     /// The value, unless it is gone.
     pub fn get(&self, handle: Handle) -> Option<&T> {
         match self.slots.get(handle.index() as usize) {
@@ -236,6 +246,7 @@ mod tests {
         assert_eq!(slab.get(a), None);
         assert_eq!(slab.remove(a), None);
         assert_eq!(slab.get(b), Some(&"b"));
+        assert_eq!([0, 1].map(|index| slab.at(index)), [Some(b), None]);
         for raw in [0, 1, u64::MAX, b.raw() ^ (1 << 32), b.raw() + 1] {
             assert_eq!(slab.get(Handle::from_raw(raw)), None);
         }

@@ -9,7 +9,7 @@ use std::{
 
 use fabric_core::{
     Errno, Result,
-    api::{Endpoint, NoSharedReceive},
+    api::Endpoint,
     attr::{EpType, Info},
     av::Av,
     bindings::Bindings,
@@ -30,17 +30,18 @@ use fabric_core::{
 
 use crate::{
     address::SocketAddress,
-    engine::{Engine, Ep, Limits, Msg},
+    engine::{ATOMIC_MAX, Engine, Ep, Limits, Msg},
     net::{Net, Sockets},
-    offer::{CAPS, MSG_CAPS},
+    offer::{self, CAPS, MSG_CAPS, WAR},
     passive::Request,
     settings,
+    shared::TcpSharedReceive,
 };
 
 /// Sizes of an endpoint whose info names none.
 const SIZES: Sizes = Sizes { tx: 256, rx: 65536, inject: 128, max_msg: usize::MAX, atomic: 0 };
 /// Default of `FI_OPT_MIN_MULTI_RECV`.
-const MIN_MULTI_RECV: usize = 16384;
+pub(crate) const MIN_MULTI_RECV: usize = 16384;
 /// How long closing waits for the network to take what the application believes sent, and how long
 /// while it takes nothing.
 const OWED_PATIENCE: Duration = Duration::from_secs(5);
@@ -51,6 +52,8 @@ const STALLED: Duration = Duration::from_secs(1);
 enum Kind {
     Rdm,
     Msg,
+    /// Connected, without a receive side of its own.
+    SharedMsg,
 }
 
 /// An endpoint.
@@ -72,22 +75,27 @@ pub struct TcpEndpoint {
 }
 
 /// The engine over sockets. Event queues drive it from any thread, so it is always guarded.
-type Tcp = Engine<SafeLock, Sockets>;
+pub(crate) type Tcp = Engine<SafeLock, Sockets>;
 
 /// An engine and its lock: one for each reliable datagram endpoint, one for all connected endpoints
 /// of a domain, which would otherwise be asked one by one.
-struct Port {
+pub(crate) struct Port {
     engine: <SafeLock as Lock>::Cell<Tcp>,
     wait_fd: RawFd,
 }
 
 impl Port {
-    fn new() -> Result<Arc<Self>> {
+    pub(crate) fn new() -> Result<Arc<Self>> {
         let options = settings::options();
         let sockets = Sockets::new(options, settings::ports())?;
         let wait_fd = sockets.wait_fd();
         let engine = Engine::new(sockets, options.patience);
         Ok(Arc::new(Self { engine: Guarded::new(engine), wait_fd }))
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> Access<'_, SafeLock, Tcp> {
+        self.engine.lock()
     }
 }
 
@@ -114,7 +122,7 @@ impl fmt::Debug for TcpEndpoint {
 impl TcpEndpoint {
     #[inline]
     fn engine(&self) -> Access<'_, SafeLock, Tcp> {
-        self.port.engine.lock()
+        self.port.lock()
     }
 
     /// Sends where one peer is all there is have it implied.
@@ -132,6 +140,7 @@ fn check(info: &Info) -> Result<Kind> {
     let ep_type = info.ep.as_ref().map_or(0, |ep| ep.ep_type);
     let (kind, caps) = match EpType::from_raw(ep_type) {
         Some(EpType::Unspec | EpType::Rdm) => (Kind::Rdm, CAPS),
+        Some(EpType::Msg) if offer::shares_receives(info) => (Kind::SharedMsg, CAPS),
         Some(EpType::Msg) => (Kind::Msg, MSG_CAPS),
         _ => {
             fabric_core::warn!(
@@ -142,7 +151,7 @@ fn check(info: &Info) -> Result<Kind> {
             return Err(Errno::EINVAL);
         }
     };
-    let beyond = info.caps - caps;
+    let beyond = info.caps - caps - offer::extensions_of(kind == Kind::Rdm);
     if !beyond.is_empty() {
         let beyond = Names("FI_", beyond);
         fabric_core::warn!("tcp", Subsys::EpCtrl, "caps: wanted {beyond}, which is not offered");
@@ -154,7 +163,7 @@ fn check(info: &Info) -> Result<Kind> {
 impl Endpoint for TcpEndpoint {
     type Lock = SafeLock;
 
-    type SharedReceive = NoSharedReceive;
+    type SharedReceive = TcpSharedReceive;
 
     fn open(
         domain: &Arc<Domain>,
@@ -164,31 +173,35 @@ impl Endpoint for TcpEndpoint {
     ) -> Result<Arc<Self>> {
         let kind = check(info)?;
         let request = match request {
-            Some(_) if kind != Kind::Msg => return Err(Errno::EINVAL),
+            Some(_) if kind == Kind::Rdm => return Err(Errno::EINVAL),
             Some(request) => Some(Request::of(request)?),
             None => None,
         };
         let (tx, rx) = (info.tx.as_ref(), info.rx.as_ref());
-        let sizes = Sizes::of(info, SIZES);
+        let mut sizes = Sizes::of(info, SIZES);
+        let atomics = kind == Kind::Rdm && info.caps.contains(Flags::ATOMIC);
+        sizes.atomic = if atomics { ATOMIC_MAX } else { 0 };
         let limits = Limits {
             inject: sizes.inject,
             outstanding: sizes.tx.max(1),
             directed: info.caps.contains(Flags::DIRECTED_RECV),
             source: info.caps.contains(Flags::SOURCE),
             rma_event: info.caps.contains(Flags::RMA_EVENT),
+            war: tx.is_some_and(|tx| tx.msg_order.intersects(WAR)),
+            atomics,
             coalesce: settings::coalesce(),
             connect: settings::connect_timeout(),
         };
-        let mut state = Ep::new(domain.regions().clone(), limits, MIN_MULTI_RECV);
+        let mut state = Ep::new(domain.regions().clone(), limits);
         state.local = local(info)?;
         let port = match kind {
             Kind::Rdm => Port::new()?,
-            Kind::Msg => {
+            Kind::Msg | Kind::SharedMsg => {
                 state.msg = Some(Msg::new());
                 domain.common(Port::new)?
             }
         };
-        let ep = port.engine.lock().core.eps.insert(state).map_err(|_| Errno::EMFILE)?;
+        let ep = port.lock().open_endpoint(state, MIN_MULTI_RECV)?;
         Ok(Arc::new(Self {
             port,
             ep,
@@ -227,6 +240,14 @@ impl Endpoint for TcpEndpoint {
         self.bindings.bind_driving_eq(eq, engine)
     }
 
+    fn bind_shared_receive(self: &Arc<Self>, context: &Arc<TcpSharedReceive>) -> Result<()> {
+        let _open = self.bindings.not_enabled()?;
+        if self.kind != Kind::SharedMsg {
+            return Err(Errno::EINVAL);
+        }
+        self.engine().share(self.ep, context.within(&self.port)?)
+    }
+
     fn introduce(&self, object: usize) {
         if let Some(msg) = self.engine().core.eps.get_mut(self.ep).and_then(|ep| ep.msg.as_mut()) {
             msg.object = object;
@@ -234,7 +255,7 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn connect(self: &Arc<Self>, peer: &[u8], data: &[u8]) -> Result<()> {
-        if self.kind != Kind::Msg {
+        if self.kind == Kind::Rdm {
             return Err(Errno::ENOSYS);
         }
         if self.request.is_some() {
@@ -250,7 +271,7 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn accept(self: &Arc<Self>, data: &[u8]) -> Result<()> {
-        if self.kind != Kind::Msg {
+        if self.kind == Kind::Rdm {
             return Err(Errno::ENOSYS);
         }
         let request = self.request.as_ref().ok_or(Errno::EINVAL)?;
@@ -264,7 +285,7 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn shutdown(&self) -> Result<()> {
-        if self.kind != Kind::Msg {
+        if self.kind == Kind::Rdm {
             return Err(Errno::ENOSYS);
         }
         self.engine().shutdown(self.ep)
@@ -287,14 +308,17 @@ impl Endpoint for TcpEndpoint {
             self.engine().core.eps.get(self.ep).is_some_and(|ep| ep.report.counts(direction))
         };
         let rdm = self.kind == Kind::Rdm;
+        if self.kind == Kind::SharedMsg && !self.engine().core.shares(self.ep) {
+            fabric_core::warn!("tcp", Subsys::EpCtrl, "enable: no shared receive context is bound");
+            return Err(Errno::EOPBADSTATE);
+        }
         self.bindings.enable(self, self.caps, rdm, counts, |start| {
             let mut engine = self.engine();
             let ep = engine.core.eps.get_mut(self.ep).ok_or(Errno::EOPBADSTATE)?;
             ep.set_av(start.av.cloned());
             start.apply(&mut ep.report);
-            let local = ep.local;
             if rdm {
-                engine.listen(self.ep, local.ok_or(Errno::EADDRNOTAVAIL)?)?;
+                engine.listen(self.ep)?;
             }
             if let Some(ep) = engine.core.eps.get_mut(self.ep) {
                 ep.enabled = true;
@@ -318,9 +342,8 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn name(&self) -> Result<Vec<u8>> {
-        let engine = self.engine();
-        let ep = engine.core.eps.get(self.ep).ok_or(Errno::EOPBADSTATE)?;
-        ep.local.map(SocketAddress::to_bytes).ok_or(Errno::EADDRNOTAVAIL)
+        let name = self.engine().name(self.ep)?;
+        Ok(offer::reachable(name).to_bytes())
     }
 
     fn set_name(&self, name: &[u8]) -> Result<()> {
@@ -332,11 +355,9 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn option(&self, name: i32) -> Result<Vec<u8>> {
-        let engine = self.engine();
+        let mut engine = self.engine();
         let size = match name {
-            options::MIN_MULTI_RECV => {
-                engine.core.eps.get(self.ep).map_or(MIN_MULTI_RECV, |ep| ep.inbox.min_multi_recv)
-            }
+            options::MIN_MULTI_RECV => engine.core.min_multi_recv(self.ep).map_or(0, |size| *size),
             _ => self.sizes.option(name)?,
         };
         Ok(size.to_ne_bytes().to_vec())
@@ -347,8 +368,8 @@ impl Endpoint for TcpEndpoint {
             return Err(Errno::ENOPROTOOPT);
         }
         let bytes = value.try_into().map_err(|_| Errno::EINVAL)?;
-        if let Some(ep) = self.engine().core.eps.get_mut(self.ep) {
-            ep.inbox.min_multi_recv = usize::from_ne_bytes(bytes);
+        if let Some(size) = self.engine().core.min_multi_recv(self.ep) {
+            *size = usize::from_ne_bytes(bytes);
         }
         Ok(())
     }
@@ -384,6 +405,10 @@ impl Endpoint for TcpEndpoint {
         if !engine.core.eps.get(self.ep).is_some_and(|ep| ep.enabled) {
             return Err(Errno::EOPBADSTATE);
         }
+        if self.kind == Kind::SharedMsg {
+            // Receives are posted to the context.
+            return Err(Errno::EOPNOTSUPP);
+        }
         let posted = engine.post_recv(self.ep, op, buffers);
         engine.hand_on();
         posted
@@ -399,8 +424,16 @@ impl Endpoint for TcpEndpoint {
         posted
     }
 
-    unsafe fn atomic(&self, _: &AtomicOp<'_>) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
+    unsafe fn atomic(&self, op: &AtomicOp<'_>) -> Result<()> {
+        // SAFETY: this function's own contract.
+        let buffers = unsafe {
+            [Buffers::new(op.operand)?, Buffers::new(op.compare)?, Buffers::new(op.result)?]
+        };
+        let mut engine = self.engine();
+        let peer = self.target(&mut engine, op.meta.dest)?;
+        let posted = engine.post_atomic(self.ep, peer, op, buffers);
+        engine.hand_on();
+        posted
     }
 
     fn cancel(&self, context: usize) -> Result<()> {

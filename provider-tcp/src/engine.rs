@@ -11,12 +11,14 @@
 //! | large and tagged, where the peer knows it | `Rts`, `Cts`, `Data` |
 //! | write | as a message; `Ack` if asked for |
 //! | read | `Read`, `ReadResponse` |
+//! | atomic operation | `Atomic`; `Ack`, or `AtomicResponse` if it fetches |
 //!
 //! Every operation of the application that does not finish in its post call sits in the table `ops`,
 //! in exactly one entry. Answers carry no names: each completes the oldest operation that waits for
 //! its kind.
 #![deny(unsafe_code)]
 
+mod atomics;
 mod conn;
 mod connect;
 mod failure;
@@ -26,6 +28,9 @@ mod msg;
 mod receive;
 mod remote;
 mod rendezvous;
+mod rx_context;
+#[cfg(test)]
+mod tests;
 mod timers;
 mod transmit;
 
@@ -42,7 +47,6 @@ use fabric_core::{
     av::{Av, Routes, Sender},
     completion::Report,
     engine::Stats,
-    inbox::Inbox,
     lock::Lock,
     matching::PeerId,
     mem::Payload,
@@ -51,15 +55,17 @@ use fabric_core::{
     slab::{Handle, Slab},
 };
 
+pub(crate) use self::{
+    atomics::ATOMIC_MAX,
+    connect::send_whole,
+    msg::{Answer, Msg},
+};
 use self::{
     conn::Conn,
     forget::Forgotten,
+    rx_context::RxContext,
     timers::{Due, Timers},
     transmit::TxOp,
-};
-pub(crate) use self::{
-    connect::send_whole,
-    msg::{Answer, Msg},
 };
 use crate::{
     address::SocketAddress,
@@ -80,6 +86,10 @@ pub(crate) struct Limits {
     pub(crate) source: bool,
     /// Target-side one-sided access counts for endpoint counters.
     pub(crate) rma_event: bool,
+    /// Writes wait for the reads before them (`FI_ORDER_WAR`).
+    pub(crate) war: bool,
+    /// Atomic operations, of the endpoint and of its peers.
+    pub(crate) atomics: bool,
     /// Small sends may wait for others.
     pub(crate) coalesce: bool,
     /// How long a peer may take to be reached.
@@ -113,17 +123,36 @@ pub(crate) struct Peer {
     pub(crate) given_time: bool,
     /// It has been connected.
     pub(crate) met: bool,
-    /// What tells the peer's endpoint from a later one at its address.
-    pub(crate) nonce: u32,
+    pub(crate) identity: Identity,
     /// How completions name it.
     sender: Sender,
     /// Bytes of its messages that wait for receives.
     pub(crate) kept: usize,
 }
 
+/// What tells an endpoint from a later one at its address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Other libraries put a process number here; zero is nothing said.
+    pub(crate) nonce: u32,
+    /// Of endpoints of our own kind.
+    pub(crate) epoch: Option<u64>,
+}
+
+impl Identity {
+    /// Whether both are one endpoint's, as far as they tell.
+    pub(crate) fn agrees(self, other: Self) -> bool {
+        match (self.epoch, other.epoch) {
+            (Some(epoch), Some(other)) => epoch == other,
+            _ => self.nonce == 0 || self.nonce == other.nonce,
+        }
+    }
+}
+
 /// An endpoint.
 pub(crate) struct Ep<L: Lock> {
-    pub(crate) inbox: Inbox<Body>,
+    /// What it receives from.
+    pub(crate) rx: Handle,
     pub(crate) report: Report<L>,
     pub(crate) regions: Arc<MrTable>,
     pub(crate) limits: Limits,
@@ -134,14 +163,11 @@ pub(crate) struct Ep<L: Lock> {
     routes: Routes,
     /// Where it listens.
     pub(crate) local: Option<SocketAddress>,
-    /// What tells it from a later endpoint at its address.
+    /// The two halves of its [`Identity`].
     pub(crate) nonce: NonZeroU32,
+    pub(crate) epoch: u64,
     /// Operations that wait to be sent.
     pub(crate) queued: usize,
-    /// Bytes of messages that wait for receives.
-    pub(crate) kept: usize,
-    /// Connections with a message that must wait for its receive.
-    pub(crate) stalled: Vec<Handle>,
     /// Data calls are accepted.
     pub(crate) enabled: bool,
     /// A connected endpoint's state; reliable datagrams have none.
@@ -151,6 +177,7 @@ pub(crate) struct Ep<L: Lock> {
 /// Everything but the network.
 pub(crate) struct Core<L: Lock> {
     pub(crate) eps: Slab<Ep<L>>,
+    pub(crate) contexts: Slab<RxContext<L>>,
     pub(crate) ops: Slab<TxOp>,
 }
 
@@ -197,7 +224,11 @@ impl<L: Lock, N: Net> fmt::Debug for Engine<L, N> {
 impl<L: Lock, N: Net> Engine<L, N> {
     pub(crate) fn new(net: N, patience: Option<Duration>) -> Self {
         Self {
-            core: Core { eps: Slab::new(usize::MAX), ops: Slab::new(usize::MAX) },
+            core: Core {
+                eps: Slab::new(usize::MAX),
+                contexts: Slab::new(usize::MAX),
+                ops: Slab::new(usize::MAX),
+            },
             conns: Slab::new(usize::MAX),
             hot: Vec::with_capacity(HOT),
             listed: Vec::new(),
@@ -368,9 +399,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
 pub(crate) const LISTENER: u64 = 1 << 31;
 
 impl<L: Lock> Ep<L> {
-    pub(crate) fn new(regions: Arc<MrTable>, limits: Limits, min_multi_recv: usize) -> Self {
+    pub(crate) fn new(regions: Arc<MrTable>, limits: Limits) -> Self {
         Self {
-            inbox: Inbox::new(min_multi_recv),
+            rx: Handle::from_raw(0),
             report: Report::new(),
             regions,
             limits,
@@ -380,10 +411,9 @@ impl<L: Lock> Ep<L> {
             forgotten: Forgotten::default(),
             routes: Routes::default(),
             local: None,
-            nonce: nonce(),
+            nonce: NonZeroU32::new(random() as u32).unwrap_or(NonZeroU32::MIN),
+            epoch: random(),
             queued: 0,
-            kept: 0,
-            stalled: Vec::new(),
             enabled: false,
             msg: None,
         }
@@ -454,11 +484,10 @@ impl<L: Lock> Ep<L> {
     }
 }
 
-/// A number that no other endpoint at this address is likely to have.
-fn nonce() -> NonZeroU32 {
+/// A number that no other endpoint is likely to have.
+fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    let random = RandomState::new().hash_one(std::process::id()) as u32;
-    NonZeroU32::new(random).unwrap_or(NonZeroU32::MIN)
+    RandomState::new().hash_one(std::process::id())
 }
 
 impl<L: Lock> fmt::Debug for Ep<L> {

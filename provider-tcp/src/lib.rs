@@ -9,9 +9,11 @@ mod net;
 pub mod offer;
 pub mod passive;
 mod settings;
+pub mod shared;
 
 pub use endpoint::TcpEndpoint;
 pub use passive::TcpPassive;
+pub use shared::TcpSharedReceive;
 
 use fabric_core::{
     attr::Info,

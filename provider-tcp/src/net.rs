@@ -31,6 +31,8 @@ pub(crate) trait Stream: Send + 'static {
     /// Fills `data`, then `rest`, in one step. Returns how many bytes there were: zero at the end
     /// of the stream, `EAGAIN` if none is there now.
     fn receive(&mut self, data: &Buffers, rest: &mut [u8]) -> Result<usize>;
+    /// The address at this end.
+    fn local(&self) -> Result<SocketAddr>;
     /// Before it is closed: says that nothing more will come, and lets go of what has come, so that
     /// what was handed over is still delivered.
     fn finish(&mut self);
@@ -89,14 +91,17 @@ pub(crate) trait Net: Send + 'static {
     /// Streams.
     type Stream: Stream;
 
-    /// Starts to listen at an address; port zero is any. Returns the address with its port.
-    fn listen(&mut self, address: SocketAddr, token: u64) -> Result<SocketAddr>;
+    /// Takes an address to listen at, and lets another one go; port zero is any. Returns the address
+    /// with its port.
+    fn bind(&mut self, address: SocketAddr) -> Result<SocketAddr>;
+    /// Starts to listen at the address that was taken.
+    fn listen(&mut self, token: u64) -> Result<()>;
     /// The next stream that a peer has opened; `EAGAIN` if there is none. `EMFILE`: one has been
     /// turned away. `ENOBUFS`: there is one that cannot be taken now.
     fn accept(&mut self) -> Result<Accepted<Self::Stream>>;
     /// Tells of streams to accept, or does not.
     fn watch_listener(&mut self, token: u64, watch: bool);
-    /// Stops listening.
+    /// Stops listening, and lets the address go.
     fn stop_listening(&mut self);
     /// Begins to connect from an address (with a port of the system's choice) to another.
     fn connect(&mut self, from: Option<SocketAddr>, to: SocketAddr) -> Result<Self::Stream>;
@@ -104,7 +109,7 @@ pub(crate) trait Net: Send + 'static {
     fn outcome(&mut self, stream: &Self::Stream) -> Result<()>;
     /// Told of a stream from now on, under a token.
     fn watch(&mut self, stream: &Self::Stream, token: u64, interest: Interest) -> Result<()>;
-    /// Other interest in a watched stream.
+    /// Other interest in a watched stream. Without any, nothing is told, not even its end.
     fn change(&mut self, stream: &Self::Stream, token: u64, interest: Interest);
     /// Hands over what is ready, up to a bound. `true`: the alarm has gone off, and must be set anew.
     fn ready(&mut self, out: &mut Vec<Ready>) -> bool;

@@ -18,11 +18,16 @@ use fabric_core::{
     discovery::{Rejection, Request},
     flags::{Flags, MrMode, Order},
     param::{InterfaceFilter, known},
+    persist,
 };
 
 pub use kinds::Kind;
+pub(crate) use kinds::shares_receives;
 
-use crate::{address::Family, interfaces::Interfaces};
+use crate::{
+    address::{Family, SocketAddress},
+    interfaces::Interfaces,
+};
 use ends::End;
 
 /// The provider's name.
@@ -35,8 +40,11 @@ pub const IOV_LIMIT: usize = 4;
 pub const CAPS: Flags = kinds::RDM_TX.union(kinds::RDM_RX).union(DOMAIN_CAPS);
 /// What an endpoint of one connection can do.
 pub const MSG_CAPS: Flags = kinds::MSG_TX.union(kinds::MSG_RX).union(DOMAIN_CAPS);
-/// What is there for those who ask.
-pub const EXTENSIONS: Flags = Flags::empty();
+/// What is there for those who ask, each bit at the sides that it belongs to.
+pub const EXTENSIONS: Flags = TX_EXTENSIONS.union(RX_EXTENSIONS).union(DOMAIN_EXTENSIONS);
+const TX_EXTENSIONS: Flags = Flags::FENCE.union(Flags::ATOMIC);
+const RX_EXTENSIONS: Flags = Flags::ATOMIC;
+const DOMAIN_EXTENSIONS: Flags = Flags::AV_USER_ID;
 const DOMAIN_CAPS: Flags = Flags::LOCAL_COMM.union(Flags::REMOTE_COMM);
 
 const ORDER: Order = Order::RAR
@@ -53,17 +61,46 @@ const ORDER: Order = Order::RAR
     .union(Order::ATOMIC_RAW)
     .union(Order::ATOMIC_WAW);
 
+/// Those that an endpoint can have: connections carry the application's data from the first byte, so
+/// that their ends do not recognize each other.
+pub const fn extensions_of(rdm: bool) -> Flags {
+    if rdm { EXTENSIONS } else { EXTENSIONS.difference(Flags::ATOMIC) }
+}
+
+/// The same of orders.
+const ORDER_EXTENSIONS: Order = WAR;
+/// Writes that wait for the reads before them.
+pub const WAR: Order = Order::WAR.union(Order::RMA_WAR).union(Order::ATOMIC_WAR);
+
 const TX_OP_FLAGS: Flags = Flags::COMPLETION
     .union(Flags::INJECT)
     .union(Flags::INJECT_COMPLETE)
     .union(Flags::TRANSMIT_COMPLETE)
     .union(Flags::DELIVERY_COMPLETE)
-    .union(Flags::COMMIT_COMPLETE);
+    .union(if persist::POSSIBLE { Flags::COMMIT_COMPLETE } else { Flags::empty() });
+
+fn interfaces() -> fabric_core::Result<Interfaces> {
+    let filter = known::TCP_IFACE.text().and_then(|text| InterfaceFilter::parse(&text));
+    Interfaces::of_host(filter.unwrap_or_default())
+}
+
+/// How peers reach an endpoint that listens at `local`: of all addresses of the host, they are told
+/// the best one.
+pub fn reachable(local: SocketAddress) -> SocketAddress {
+    if !local.is_wildcard() {
+        return local;
+    }
+    let best = interfaces().ok().and_then(|interfaces| best_of(&interfaces, local.family()));
+    best.map_or(local, |best| best.with_port(local.port()))
+}
+
+fn best_of(interfaces: &Interfaces, family: Family) -> Option<SocketAddress> {
+    interfaces.listed().map(|each| each.address).find(|address| address.family() == family)
+}
 
 /// What this host offers for a request, best first.
 pub fn offers(request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
-    let filter = known::TCP_IFACE.text().and_then(|text| InterfaceFilter::parse(&text));
-    let interfaces = Interfaces::of_host(filter.unwrap_or_default()).map_err(|errno| {
+    let interfaces = interfaces().map_err(|errno| {
         let fix = "allow AF_NETLINK sockets to the process";
         Rejection::unavailable(NAME, "interfaces", format!("no list of interfaces: {errno}"), fix)
     })?;
@@ -81,16 +118,17 @@ pub fn offers_on(
 }
 
 fn offer(kind: Kind, end: &End<'_>, request: &Request<'_>) -> Info {
-    let extensions = extensions(request);
+    let (extensions, more_order) = extensions(request);
+    let extensions = extensions & extensions_of(matches!(kind, Kind::Rdm));
+    let order = ORDER | more_order;
     let (tx_caps, rx_caps) = kind.caps();
     let (domain, fabric) = end.interface.map_or_else(
         || (NAME.to_owned(), NAME.to_owned()),
         |interface| (interface.name.clone(), interface.subnet()),
     );
     let family = end.source.or(end.dest).map_or(Family::Ipv4, |address| address.family());
-    let bytes = |address: Option<crate::address::SocketAddress>| {
-        address.map(crate::address::SocketAddress::to_bytes).unwrap_or_default()
-    };
+    let bytes =
+        |address: Option<SocketAddress>| address.map(SocketAddress::to_bytes).unwrap_or_default();
     let hints = request.hints;
     let progress = asked_progress(request);
     let limit = kind.domain_limit();
@@ -100,9 +138,9 @@ fn offer(kind: Kind, end: &End<'_>, request: &Request<'_>) -> Info {
         src_addr: bytes(end.source),
         dest_addr: bytes(end.dest),
         tx: Some(TxAttr {
-            caps: tx_caps | extensions,
+            caps: tx_caps | (extensions & TX_EXTENSIONS),
             op_flags: TX_OP_FLAGS,
-            msg_order: ORDER,
+            msg_order: order,
             inject_size: known::TCP_MAX_INJECT.size(),
             size: at_hand(
                 known::TCP_TX_SIZE.size(),
@@ -114,9 +152,9 @@ fn offer(kind: Kind, end: &End<'_>, request: &Request<'_>) -> Info {
             ..TxAttr::default()
         }),
         rx: Some(RxAttr {
-            caps: rx_caps | extensions,
+            caps: rx_caps | (extensions & RX_EXTENSIONS),
             op_flags: Flags::COMPLETION | (rx_caps & Flags::MULTI_RECV),
-            msg_order: ORDER,
+            msg_order: order,
             size: at_hand(
                 kind.rx_usual(request),
                 hints.and_then(|h| h.rx.as_ref()).map_or(0, |rx| rx.size),
@@ -131,7 +169,7 @@ fn offer(kind: Kind, end: &End<'_>, request: &Request<'_>) -> Info {
             protocol_version: kind.protocol_version(),
             max_msg_size: usize::MAX,
             max_order_raw_size: usize::MAX,
-            max_order_war_size: 0,
+            max_order_war_size: if more_order.intersects(WAR) { usize::MAX } else { 0 },
             max_order_waw_size: usize::MAX,
             mem_tag_format: kind.tag_format(),
             tx_ctx_cnt: 1,
@@ -155,7 +193,7 @@ fn offer(kind: Kind, end: &End<'_>, request: &Request<'_>) -> Info {
             max_ep_rx_ctx: 1,
             max_ep_srx_ctx: kind.shared_contexts(),
             mr_iov_limit: 1,
-            caps: DOMAIN_CAPS,
+            caps: DOMAIN_CAPS | (extensions & DOMAIN_EXTENSIONS),
             max_cntr_value: u64::MAX,
             max_err_cntr_value: u64::MAX,
             ..DomainAttr::default()
@@ -170,11 +208,26 @@ fn offer(kind: Kind, end: &End<'_>, request: &Request<'_>) -> Info {
     }
 }
 
-fn extensions(request: &Request<'_>) -> Flags {
+/// Capabilities and orders beyond the common ones.
+fn extensions(request: &Request<'_>) -> (Flags, Order) {
     if known::TCP_EXTENSIONS.truth() {
-        return EXTENSIONS;
+        return (EXTENSIONS, ORDER_EXTENSIONS);
     }
-    request.hints.map_or(Flags::empty(), |hints| hints.caps & EXTENSIONS)
+    let Some(hints) = request.hints else { return (Flags::empty(), Order::empty()) };
+    let (mut caps, mut order) = (hints.caps, Order::empty());
+    if let Some(tx) = &hints.tx {
+        caps |= tx.caps;
+        order |= tx.msg_order;
+    }
+    if let Some(rx) = &hints.rx {
+        caps |= rx.caps;
+        order |= rx.msg_order;
+    }
+    caps |= hints.domain.as_ref().map_or(Flags::empty(), |domain| domain.caps);
+    if hints.ep.as_ref().is_some_and(|ep| ep.max_order_war_size != 0) {
+        order |= Order::WAR;
+    }
+    (caps & EXTENSIONS, order & ORDER_EXTENSIONS)
 }
 
 /// The size to offer: the usual one, more up to `most` to who asks.

@@ -26,7 +26,7 @@ use crate::{
         cm::{CM_DATA_MAX, CM_HEADER_LEN, CmHeader, CmKind, CmMessage},
     },
     net::{Accepted, Acceptor, Interest, Poller, Ready, Socket, Stream},
-    settings,
+    offer, settings,
 };
 
 /// Requests that may be on their way, or wait to be read.
@@ -47,7 +47,9 @@ struct State {
     info: Info,
     local: Option<SocketAddress>,
     backlog: i32,
+    /// Has the address once the port matters.
     acceptor: Option<Acceptor>,
+    listens: bool,
     eq: Option<BoundEq>,
     object: usize,
     arriving: Slab<Arriving>,
@@ -123,6 +125,7 @@ impl PassiveEndpoint for TcpPassive {
                 local,
                 backlog: BACKLOG,
                 acceptor: None,
+                listens: false,
                 eq: None,
                 object: 0,
                 arriving: Slab::new(REQUESTS),
@@ -144,18 +147,12 @@ impl PassiveEndpoint for TcpPassive {
         if state.eq.is_none() {
             return Err(Errno::ENOEQ);
         }
-        if state.acceptor.is_some() || state.closed {
+        if state.listens || state.closed {
             return Err(Errno::EINVAL);
         }
-        let at = state.local.ok_or(Errno::EADDRNOTAVAIL)?;
-        let acceptor =
-            Acceptor::open(settings::options(), at.get(), settings::ports(), state.backlog)?;
-        let interest = Interest { read: true, write: false };
-        state.poller.watch(acceptor.as_fd(), LISTENER, interest)?;
-        state.local = Some(acceptor.address().into());
+        state.bind()?;
         state.object = object;
-        state.acceptor = Some(acceptor);
-        Ok(())
+        state.listen()
     }
 
     fn reject(&self, request: &RequestHandle, data: &[u8]) -> Result<()> {
@@ -172,21 +169,25 @@ impl PassiveEndpoint for TcpPassive {
     }
 
     fn name(&self) -> Result<Vec<u8>> {
-        self.lock().local.map(SocketAddress::to_bytes).ok_or(Errno::EADDRNOTAVAIL)
+        let name = self.lock().bind()?;
+        Ok(offer::reachable(name).to_bytes())
     }
 
     fn set_name(&self, name: &[u8]) -> Result<()> {
         let mut state = self.lock();
-        if state.acceptor.is_some() {
+        if state.listens {
             return Err(Errno::EOPBADSTATE);
         }
-        state.local = Some(SocketAddress::parse(name)?);
+        let name = SocketAddress::parse(name)?;
+        if state.local.replace(name) != Some(name) {
+            state.acceptor = None;
+        }
         Ok(())
     }
 
     fn set_backlog(&self, backlog: usize) -> Result<()> {
         let mut state = self.lock();
-        if state.acceptor.is_some() {
+        if state.listens {
             return Err(Errno::EOPBADSTATE);
         }
         state.backlog = i32::try_from(backlog.clamp(1, REQUESTS)).map_err(|_| Errno::EINVAL)?;
@@ -224,6 +225,29 @@ impl Drive for TcpPassive {
 }
 
 impl State {
+    /// Takes the address, so that its port is known.
+    fn bind(&mut self) -> Result<SocketAddress> {
+        let local = self.local.ok_or(Errno::EADDRNOTAVAIL)?;
+        if self.acceptor.is_some() || self.closed {
+            return Ok(local);
+        }
+        let acceptor = self.acceptor.insert(Acceptor::bind(
+            settings::options(),
+            local.get(),
+            settings::ports(),
+        )?);
+        Ok(*self.local.insert(acceptor.address().into()))
+    }
+
+    fn listen(&mut self) -> Result<()> {
+        let acceptor = self.acceptor.as_ref().ok_or(Errno::EADDRNOTAVAIL)?;
+        acceptor.listen(self.backlog)?;
+        let interest = Interest { read: true, write: false };
+        self.poller.watch(acceptor.as_fd(), LISTENER, interest)?;
+        self.listens = true;
+        Ok(())
+    }
+
     /// Takes connections and reads requests, as far as there are any.
     fn collect(&mut self, events: &mut Vec<Event>) {
         let mut ready = Vec::new();

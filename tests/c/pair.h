@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -28,8 +29,17 @@
 #include <rdma/fi_tagged.h>
 
 #define DEADLINE	60
+/* Programs may name others before they include this. */
+#ifndef PROVIDER
+#define PROVIDER	"shm"
+#endif
+#ifndef NODE		/* own address, for providers that listen at one */
+#define NODE		NULL
+#endif
+#ifndef CAPS
 #define CAPS		(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SOURCE | \
 			 FI_DIRECTED_RECV | FI_MULTI_RECV | FI_RMA_EVENT)
+#endif
 
 static int role;		/* 0 or 1 */
 static int channel = -1;	/* to the other process */
@@ -110,6 +120,38 @@ static inline void split(void)
 	alarm(DEADLINE);
 }
 
+/* The two ends of a TCP connection instead: 0 listens at a port of this host, 1 connects to it. */
+static inline void meet(int which, int port)
+{
+	const struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_port = htons((uint16_t) port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	const struct timespec moment = { .tv_nsec = 10000000 };
+	int on = 1, listener;
+
+	role = which;
+	signal(SIGPIPE, SIG_IGN);
+	alarm(DEADLINE);
+	if (role == 1) {
+		for (;;) {
+			channel = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+			if (!connect(channel, (const void *) &address, sizeof(address)))
+				return;
+			close(channel);
+			nanosleep(&moment, NULL);
+		}
+	}
+	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (bind(listener, (const void *) &address, sizeof(address)) || listen(listener, 1))
+		FAIL("port %d: %s", port, strerror(errno));
+	channel = accept(listener, NULL, NULL);
+	if (channel < 0)
+		FAIL("accept: %s", strerror(errno));
+	close(listener);
+}
+
 /* Waits for the other process; returns the exit code of the program. */
 static inline int join(void)
 {
@@ -180,8 +222,8 @@ static inline struct fi_info *get_info(const struct wish *wish)
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode = wish->mr_mode;
 	hints->tx_attr->msg_order = wish->order;
-	hints->fabric_attr->prov_name = strdup("shm");
-	OK(fi_getinfo(FI_VERSION(2, 0), NULL, NULL, 0, hints, &info));
+	hints->fabric_attr->prov_name = strdup(PROVIDER);
+	OK(fi_getinfo(FI_VERSION(2, 0), NODE, NULL, NODE ? FI_SOURCE : 0, hints, &info));
 	CHECK(info);
 	EQUAL(info->caps & CAPS, CAPS);
 	fi_freeinfo(hints);

@@ -28,12 +28,13 @@ static const struct conformance_group *const groups[] = {
 static struct {
 	int		processes, threads;
 	int		complete;	/* what is not offered is a failure */
+	int		offered;	/* it is left out */
 	int		plain;		/* nothing is varied */
 	int		verbose;
 	char		**patterns;
-} choice = { 1, 1, 0, 0, 0, NULL };
+} choice = { .threads = 1, .processes = 1 };
 
-static struct { unsigned passed, failed, skipped; } total;
+static struct { unsigned passed, failed, skipped, left_out; } total;
 
 static int chosen(const char *name)
 {
@@ -54,6 +55,10 @@ static void run_instance(const char *name, const struct conformance_case *what,
 	const struct instance instance = { what, variant, threads };
 	enum outcome outcome = run(&instance);
 
+	if (outcome == NOT_OFFERED && choice.offered) {
+		total.left_out++;
+		return;
+	}
 	total.passed += outcome == PASSED;
 	total.skipped += outcome == NOT_OFFERED && !choice.complete;
 	total.failed += outcome == FAILED || (outcome == NOT_OFFERED && choice.complete);
@@ -135,6 +140,7 @@ static void usage(FILE *to)
 		"  -i, --in KIND            sides are processes or threads; both by default\n"
 		"  -c, --complete           a case that the provider does not offer is a failure\n"
 		"      --plain              each case once, with nothing varied\n"
+		"  -o, --offered            a case that the provider does not offer is left out\n"
 		"  -s, --slow               for instrumented runs: patience, and descriptors are not counted\n"
 		"  -v, --verbose            one line for each run\n"
 		"  -t, --table              the cases and their rules, as a table\n"
@@ -179,6 +185,7 @@ int main(int argc, char **argv)
 		{ "in", required_argument, NULL, 'i' },
 		{ "complete", no_argument, NULL, 'c' },
 		{ "plain", no_argument, NULL, 1 },
+		{ "offered", no_argument, NULL, 'o' },
 		{ "slow", no_argument, NULL, 's' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "table", no_argument, NULL, 't' },
@@ -187,7 +194,7 @@ int main(int argc, char **argv)
 	};
 	int option, status = 0;
 
-	while ((option = getopt_long(argc, argv, "p:e:n:i:csvth", options, NULL)) != -1 && !status) {
+	while ((option = getopt_long(argc, argv, "p:e:n:i:cosvth", options, NULL)) != -1 && !status) {
 		switch (option) {
 		case 'p': settings.provider = optarg; break;
 		case 'e': status = endpoint_type(optarg); break;
@@ -195,6 +202,7 @@ int main(int argc, char **argv)
 		case 'i': status = side_kind(optarg); break;
 		case 'c': choice.complete = 1; break;
 		case 1: choice.plain = 1; break;
+		case 'o': choice.offered = 1; break;
 		case 's': settings.deadline *= 10; settings.instrumented = 1; break;
 		case 'v': choice.verbose = 1; break;
 		case 't': print_table(); return 0;
@@ -214,6 +222,8 @@ int main(int argc, char **argv)
 	run_all();
 	if (!total.passed && !total.failed)
 		fprintf(stderr, "conformance: no case ran\n");
+	if (total.left_out)
+		printf("left out, since it is not offered: %u\n", total.left_out);
 	printf("%u passed, %u failed, %u skipped\n", total.passed, total.failed, total.skipped);
 	return total.failed || !total.passed;
 }

@@ -2,6 +2,7 @@
 /* One-sided operations that must fail: one error each, and no harm to anybody. */
 #include "groups.h"
 #include "remote.h"
+#include "traffic.h"
 
 /* Lengths that take different ways to the target. */
 static const size_t lengths[] = { 8, 3000, 100000 };
@@ -221,12 +222,73 @@ static void one_bad_piece(struct side *s)
 	remote_close(s, &r);
 }
 
-/* The target's endpoint is closed. What was under way or comes later fails; others are served. */
+/*
+ * The same on connections, one for each access: some have no word for a refusal but their end, so
+ * only that there is one error is sure.
+ */
+static void on_connection(struct side *s)
+{
+	static const struct { int writes; uint64_t key, offset; size_t len; } accesses[] = {
+		{ 0, 12345, 0, 8 }, { 1, 12345, 0, 8 }, { 0, 12345, 0, 100000 },
+		{ 1, 12345, 0, 100000 }, { 0, 0, ARENA - 7, 8 }, { 1, 0, ARENA - 7, 8 },
+		{ 0, 0, ARENA - 99999, 100000 }, { 1, 0, ARENA - 99999, 100000 },
+		{ 0, 0, -(uint64_t) 1, 8 }, { 1, 0, -(uint64_t) 1, 8 },
+	};
+	const struct side fresh = *s;
+
+	for (size_t i = 0; i < sizeof(accesses) / sizeof(accesses[0]); i++) {
+		const uint64_t len = accesses[i].len;
+		struct remote r;
+
+		*s = fresh;
+		side_open(s);
+		open_filled(s, &r);
+		if (s->role == 0) {
+			const uint64_t addr = r.far.addr + accesses[i].offset;
+			const uint64_t key = r.far.key + accesses[i].key;
+			struct fi_cq_err_entry err;
+			struct done done;
+
+			memset(s->out, 0xee, len);
+			if (accesses[i].writes)
+				POST(s, write_with(s, s->out, len, addr, key,
+						   FI_DELIVERY_COMPLETE | FI_COMPLETION, 0,
+						   &s->ctx[1]));
+			else
+				POST(s, fi_read(s->ep, s->out, len, s->out_desc, s->peer, addr, key,
+						&s->ctx[1]));
+			EQUAL(OUTCOME(s, s->tx, &done, &err), 0);
+			CHECK(err.op_context == &s->ctx[1]);
+			CHECK(err.err > 0);
+			EQUAL(err.flags & FI_RMA, FI_RMA);
+			QUIET(s, s->tx);
+			for (size_t k = 0; k < len; k++)
+				EQUAL(s->out[k], 0xee);
+		}
+		barrier(s);
+		if (s->role == 1) {
+			FILLED(s->in, ARENA, SEED);
+			QUIET(s, s->rx);
+		}
+		remote_close(s, &r);
+		side_close(s);
+	}
+}
+
+/* The target's endpoint is closed after it has been used. What was under way or comes later fails; others are served. */
 static void target_gone(struct side *s)
 {
+	unsigned pending = 0;
 	struct remote r;
+	ssize_t got;
 
 	open_filled(s, &r);
+	if (s->role == 0) {
+		POST(s, fi_read(s->ep, s->out, 5000, s->out_desc, s->peer, r.far.addr, r.far.key,
+				&s->ctx[0]));
+		FINISHED(s, s->tx, &s->ctx[0], FI_RMA | FI_READ, 5000);
+	}
+	barrier(s);
 	if (s->role == 1) {
 		OK(fi_close(&r.mr->fid));
 		side_close(s);
@@ -236,27 +298,23 @@ static void target_gone(struct side *s)
 	}
 	barrier(s);
 	for (size_t i = 0; i < LENGTHS; i++) {
-		struct fi_cq_err_entry err;
-		struct done done;
-		double late = 0;
-		ssize_t got;
-
 		got = fi_read(s->ep, s->out, lengths[i], s->out_desc, s->peer, r.far.addr, r.far.key,
 			      &s->ctx[i]);
 		/* Known at once or later, but once. */
-		if (got)
-			continue;
-		while ((got = fi_cq_read(s->tx, &done, 1)) == -FI_EAGAIN) {
-			progress(s);
-			late_at(HERE, &late, "the error of a read");
-		}
-		EQUAL(got, -FI_EAVAIL);
-		memset(&err, 0, sizeof(err));
-		EQUAL(fi_cq_readerr(s->tx, &err, 0), 1);
-		CHECK(err.op_context == &s->ctx[i]);
-		CHECK(err.err > 0);
-		QUIET(s, s->tx);
+		pending |= (unsigned) !got << i;
 	}
+	while (pending) {
+		struct fi_cq_err_entry err;
+		struct done done;
+		size_t which;
+
+		EQUAL(OUTCOME(s, s->tx, &done, &err), 0);
+		which = (size_t) ((struct fi_context2 *) err.op_context - s->ctx);
+		CHECK(which < LENGTHS && pending & 1u << which);
+		pending &= ~(1u << which);
+		CHECK(err.err > 0);
+	}
+	QUIET(s, s->tx);
 	POST(s, fi_read(s->ep, s->out, 5000, s->out_desc, s->self, r.near.addr, r.near.key,
 			&s->ctx[0]));
 	FINISHED(s, s->tx, &s->ctx[0], FI_RMA | FI_READ, 5000);
@@ -274,19 +332,21 @@ static void open_then_lose(struct side *s)
 
 static const struct conformance_case rma_errors_cases[] = {
 	{ "unknown-key", "fi_mr(3)", "A key that no region has is an error of the initiator's (FI_ENOKEY).",
-	  FI_RMA, EP_RELIABLE, VARY_MR | VARY_FORMAT, 0, NULL, unknown_key },
+	  FI_RMA, EP_RDM, VARY_MR | VARY_FORMAT, 0, NULL, unknown_key },
 	{ "closed-key", "fi_mr(3)", "The key of a closed region is one that no region has.",
-	  FI_RMA, EP_RELIABLE, VARY_MR, 0, NULL, closed_key },
+	  FI_RMA, EP_RDM, VARY_MR, 0, NULL, closed_key },
 	{ "out-of-range", "fi_mr(3)", "A range that leaves its region is an error (FI_EINVAL), and no byte is touched.",
-	  FI_RMA, EP_RELIABLE, VARY_MR | VARY_PROGRESS, 0, NULL, out_of_range },
+	  FI_RMA, EP_RDM, VARY_MR | VARY_PROGRESS, 0, NULL, out_of_range },
 	{ "overflow", "fi_mr(3)", "A range beyond the last address is out of range, too.",
-	  FI_RMA, EP_RELIABLE, VARY_MR, 0, NULL, overflow },
+	  FI_RMA, EP_RDM, VARY_MR, 0, NULL, overflow },
 	{ "wrong-access", "fi_mr(3)", "A region is read or written only as its access bits say (FI_EACCES).",
-	  FI_RMA, EP_RELIABLE, VARY_MR, 0, NULL, wrong_access },
+	  FI_RMA, EP_RDM, VARY_MR, 0, NULL, wrong_access },
 	{ "failed-inject", "fi_cq(3)", "An injected operation that fails writes no success, and at most one error.",
-	  FI_RMA, EP_RELIABLE, VARY_MR, 0, NULL, failed_inject },
+	  FI_RMA, EP_RDM, VARY_MR, 0, NULL, failed_inject },
 	{ "one-bad-piece", "fi_rma(3)", "One bad remote piece is an error of the operation.",
-	  FI_RMA, EP_RELIABLE, VARY_MR, 0, NULL, one_bad_piece },
+	  FI_RMA, EP_RDM, VARY_MR, 0, NULL, one_bad_piece },
+	{ "on-connection", "fi_cq(3)", "On a connection, a refused access is one error, too, and touches nothing.",
+	  FI_RMA, EP_MSG, VARY_MR, 1, NULL, on_connection },
 	{ "target-gone", "fi_cq(3)", "Each operation on an endpoint that is gone fails once; others go on.",
 	  FI_RMA, EP_RDM, VARY_MR, 1, NULL, open_then_lose },
 };

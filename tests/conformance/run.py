@@ -29,6 +29,8 @@ WAITS = {
     "RWLOCK_READ": ("rwlock", "futex", "RwLock", "read_contended"),
     "RWLOCK_WRITE": ("rwlock", "futex", "RwLock", "write_contended"),
 }
+# Own addresses of providers that listen at one.
+NODES = {"tcp": "127.0.0.1"}
 MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=9", "--fair-sched=try", "--leak-check=full",
             "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]
 FLAGS = ["-std=gnu11", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"]
@@ -38,14 +40,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", choices=["percale", "debian", "wheel"], default="percale")
     parser.add_argument("-p", "--provider", default="shm")
+    parser.add_argument("-e", "--endpoint", default="rdm", help="rdm, msg or dgram")
+    parser.add_argument("-n", "--node", help="own address, for providers that listen at one")
     parser.add_argument("--cc", default="cc", help="compiler")
     parser.add_argument("--debian-headers", action="store_true", help="compile with the system's")
     parser.add_argument("--sanitize", choices=["address", "thread"], help="instrument the library")
     parser.add_argument("--valgrind", action="store_true", help="run it under memcheck")
     parser.add_argument("--book", action="store_true", help="write the cases into the book and stop")
     args, rest = parser.parse_known_args()
-    # Only our own providers promise everything; another library is compared, not judged.
     ours = args.library == "percale"
+    node = args.node or NODES.get(args.provider)
 
     prepare.packages({args.cc: "gcc"})
     program = instrumented(args) if args.sanitize else build(args.cc, args.debian_headers)
@@ -60,8 +64,12 @@ def main():
         libraries.require(library.path.exists(), f"{library.path} is missing: make build")
     if ours:
         check_book(program)
-        rest.append("--complete")
-    command = [program, "-p", args.provider, *rest]
+        # Reliable datagrams have all that there is. Connected endpoints have a part, and another
+        # library is compared, not judged.
+        rest.append("--complete" if args.endpoint == "rdm" else "--offered")
+    command = [program, "-p", args.provider, "-e", args.endpoint, *rest]
+    if node:
+        command += ["-n", node]
     if args.valgrind:
         prepare.packages({"valgrind": "valgrind"})
         command = [*MEMCHECK, *command]
@@ -107,27 +115,37 @@ def instrumented(args):
     include = ["-I", libraries.ROOT / "ffi" / "include"]
     link = ["-rdynamic", "-Wl,--whole-archive", runtime[-1], "-Wl,--no-whole-archive"]
     link += ["-ldl", "-lm", "-lrt", "-lgcc_s"]
-    libraries.BUILD.mkdir(exist_ok=True)
-    sources = sorted(HERE.glob("*.c"))
+    objects = libraries.BUILD / f"conformance-{short}.d"
+    objects.mkdir(parents=True, exist_ok=True)
+    sources, flags = sorted(HERE.glob("*.c")), [*FLAGS, *include]
     if args.sanitize == "thread":
+        # Not the suite itself: a target looks on while peers write to its memory, which is a race.
         sources.append(HERE / "thread" / "locks.c")
-        link += waits(archive)
-    run([args.cc, *FLAGS, *include, *sources, "-o", program, archive, *link], 300)
+        defined, wrapped = waits(archive)
+        flags, link = flags + defined, link + wrapped
+    else:
+        flags.append(f"-fsanitize={args.sanitize}")
+    run([args.cc, *flags, "-c", *sources], 300, cwd=objects)
+    # Linked without that flag, which would bring the runtime of another compiler along.
+    made = [objects / f"{source.stem}.o" for source in sources]
+    run([args.cc, *FLAGS, *made, "-o", program, archive, *link], 300)
     return program
 
 
 def waits(archive):
-    """Flags that make the linker wrap what std does out of sight of ThreadSanitizer: see locks.c."""
+    """Flags that wrap what std does out of sight of ThreadSanitizer (see locks.c): for the compiler,
+    and for the linker."""
     listing = run(["nm", "-u", archive], 60).split()
-    flags = []
+    defined, wrapped = [], []
     for macro, path in WAITS.items():
         # A mangled path is a sequence of lengths and names; the last is that of the function.
         names = "".join(f"{len(name)}{name}.*" for name in path)
         found = {symbol for symbol in listing if re.fullmatch(f"_R.*3std.*{names}", symbol)}
         libraries.require(len(found) == 1, f"std::{'::'.join(path)} is not in {archive}")
         symbol = found.pop()
-        flags += [f"-D{macro}={symbol}", f"-Wl,--wrap={symbol}"]
-    return flags
+        defined.append(f"-D{macro}={symbol}")
+        wrapped.append(f"-Wl,--wrap={symbol}")
+    return defined, wrapped
 
 
 def table(program):

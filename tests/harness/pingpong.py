@@ -20,14 +20,19 @@ class Row:
         self.megabytes = megabytes
 
 
-def exchange(library, options, pins=None, seconds=120, witness=None):
+SHM = ("-p", "shm", "-e", "rdm")
+
+
+def exchange(library, options, pins=None, seconds=120, witness=None, way=SHM, client_library=None):
     """Runs server and client to their end; returns the client's rows.
 
+    `way` names the provider and the type of endpoint. The client may run on another library.
     `pins` are the processors of the two. `witness(role, pid, path)` is told which libfabric each
     process has mapped, read from the running processes.
     """
     port = free_port()
-    base = [PROGRAM, "-p", "shm", "-e", "rdm", *options]
+    base = [PROGRAM, *way, *options]
+    other = client_library or library
     with Family() as family:
         server = family.start(pinned(pins, 0, [*base, "-B", port]), library.env())
         until("server listens", 20, lambda: listens(port) or not server.running())
@@ -35,9 +40,9 @@ def exchange(library, options, pins=None, seconds=120, witness=None):
             server.wait(1)
             raise Failed("the server ended before the client came")
         prove(library, "server", server, witness)
-        client = family.start(pinned(pins, 1, [*base, "-P", port, "127.0.0.1"]), library.env())
-        # A short client may end before it can be looked at; it has the server's environment.
-        prove(library, "client", client, witness, may_be_over=witness is None)
+        client = family.start(pinned(pins, 1, [*base, "-P", port, "127.0.0.1"]), other.env())
+        # A short client may end before it can be looked at; its environment names the library.
+        prove(other, "client", client, witness, may_be_over=witness is None)
         try:
             text = client.wait(seconds)
             server.wait(20)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""MPI libraries on Percale's shm: C programs, the Intel MPI Benchmarks, mpi4py's own test suite.
+"""MPI libraries on Percale: C programs, the Intel MPI Benchmarks, mpi4py's own test suite.
 
-Fails for anything that `known.toml` does not list. Results are kept in `build/mpi-LIBRARY.json`, of
-which `table.py` makes the table of the book.
+Fails for anything that `known.toml` does not list. Results are kept in
+`build/mpi-PROVIDER-LIBRARY.json`, of which `table.py` makes the tables of the book.
 """
 
 import argparse
@@ -36,16 +36,21 @@ def main():
     parser.add_argument("--mpi", default="mpich,intel,openmpi,debian", help="which of them")
     parser.add_argument("--parts", default="c,imb,mpi4py", help="which parts")
     parser.add_argument("--ranks", default="1,2,4", help="numbers of ranks")
-    parser.add_argument("--upstream", action="store_true", help="on the libfabric of each MPI")
+    parser.add_argument("-p", "--provider", default="shm", choices=["shm", "tcp"])
+    whose = parser.add_mutually_exclusive_group()
+    whose.add_argument("--upstream", action="store_true", help="on the libfabric of each MPI")
+    whose.add_argument(
+        "--mixed", action="store_true", help="every other rank on the libfabric of each MPI"
+    )
     parser.add_argument("modules", nargs="*", help="of mpi4py's suite, instead of all")
     args = parser.parse_args()
 
     # Whoever ends this run ends its jobs, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    chosen = install(args.mpi.split(","))
+    chosen = install(args.mpi.split(","), args.provider)
     ours = libraries.percale()
     libraries.require(ours.path.exists(), f"{ours.path} is missing: make build")
-    run = Run(args, [(each, each.upstream() if args.upstream else ours) for each in chosen])
+    run = Run(args, [(each, library(args, each, ours)) for each in chosen])
     for part in args.parts.split(","):
         {"c": run.programs, "imb": run.benchmarks, "mpi4py": run.mpi4py}[part]()
     if run.complaints:
@@ -54,19 +59,26 @@ def main():
     return 1 if run.complaints else 0
 
 
-def install(names):
+def library(args, each, ours):
+    """What an MPI library's jobs run on."""
+    if args.upstream:
+        return each.upstream()
+    return libraries.Mixed(ours, each.upstream()) if args.mixed else ours
+
+
+def install(names, provider):
     """The MPI libraries, installed where they are missing and this host can have them."""
     prepare.packages({"cc": "gcc"})
     prepare.venv()
-    found = [mpi.mpich()]
+    found = [mpi.mpich(provider)]
     if os.uname().machine == "x86_64":
-        found.append(mpi.intel())
+        found.append(mpi.intel(provider))
         prepare.venv(mpi.intel().prefix, prepare.INTEL)
     else:
         say("there is no Intel MPI for this processor")
-    found.append(mpi.openmpi())
+    found.append(mpi.openmpi(provider))
     prepare.venv(mpi.openmpi().prefix, prepare.OPENMPI)
-    debian = mpi.debian()
+    debian = mpi.debian(provider)
     if debian:
         found.append(debian)
     elif "debian" in names:
@@ -159,7 +171,8 @@ class Run:
         if outcome.complaint:
             where = ", ".join(outcome.unfinished) or "the end"
             broken[f"{fresh['job']} in {where}"] = outcome.complaint
-        if any(path is None or not library.is_at(path) for path in outcome.library):
+        wrong = any(path is None or not library.is_at(path) for path in outcome.library)
+        if wrong or not library.is_all(outcome.library):
             broken[f"{fresh['job']} on another libfabric"] = str(outcome.library)
         title = f"{fresh['mpi']}, {fresh['ranks']} ranks, {fresh['what']}"
         unexpected = [test for test in broken if not allowed(test)]
@@ -179,7 +192,9 @@ class Run:
         self.skipped += fresh["skipped"]
         if self._args.quick:
             return
-        path = libraries.BUILD / f"mpi-{'upstream' if self._args.upstream else 'percale'}.json"
+        args = self._args
+        whose = "upstream" if args.upstream else "mixed" if args.mixed else "percale"
+        path = libraries.BUILD / f"mpi-{args.provider}-{whose}.json"
         rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
         about = [fresh[key] for key in ABOUT]
         rows = [each for each in rows if [each[key] for key in ABOUT] != about]

@@ -9,29 +9,43 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from harness import libraries  # noqa: E402
 
 PAGE = libraries.ROOT / "docs" / "src" / "mpi.md"
-MARKS = "<!-- mpi: begin -->\n", "<!-- mpi: end -->"
+MARKS = "<!-- mpi PROVIDER: begin -->\n", "<!-- mpi PROVIDER: end -->"
 COLUMNS = ["tests", "skipped", "failures", "late"]
 
 
 def main():
-    ours, theirs = (load(name) for name in ("percale", "upstream"))
+    for provider in ("shm", "tcp"):
+        page(provider, *(load(provider, name) for name in ("percale", "upstream", "mixed")))
+
+
+def page(provider, ours, theirs, mixed):
+    """Renews one provider's table, if there are results for it."""
+    if not ours:
+        return print(f"{provider}: no results in build, its table stays")
     lines = [
         "| | ranks | | tests | skipped | failed | deadline hit |",
         "|---|---:|---|---:|---:|---:|---:|",
     ]
     for key, row in sorted(ours.items()):
-        mpi, ranks, what = key
-        other = theirs.get(key)
-        cells = [cell(row[column], other and other[column]) for column in COLUMNS]
-        lines.append(f"| {mpi} | {ranks} | {what} | " + " | ".join(cells) + " |")
+        lines.append(line(key, row, theirs.get(key)))
+    for (mpi, ranks, what), row in sorted(mixed.items()):
+        lines.append(line((mpi, ranks, f"{what}, mixed"), row, row))
     table = "\n".join(lines) + "\n"
-    before, rest = PAGE.read_text(encoding="utf-8").split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    PAGE.write_text(before + MARKS[0] + table + MARKS[1] + after, encoding="utf-8")
+    begin, end = (mark.replace("PROVIDER", provider) for mark in MARKS)
+    before, rest = PAGE.read_text(encoding="utf-8").split(begin)
+    after = rest.split(end)[1]
+    PAGE.write_text(before + begin + table + end + after, encoding="utf-8")
     for key, row in ours.items():
         new = set(row["failures"]) - set(theirs.get(key, row)["failures"])
         if new:
-            print(f"{key}: only with Percale: {sorted(new)}")
+            print(f"{provider}, {key}: only with Percale: {sorted(new)}")
+
+
+def line(key, row, other):
+    """A row of the table."""
+    mpi, ranks, what = key
+    cells = [cell(row[column], other and other[column]) for column in COLUMNS]
+    return f"| {mpi} | {ranks} | {what} | " + " | ".join(cells) + " |"
 
 
 def cell(ours, theirs):
@@ -42,10 +56,11 @@ def cell(ours, theirs):
     return f"{ours}" if theirs == ours else f"{ours} / {theirs}"
 
 
-def load(name):
-    """Sums over the jobs of each part."""
-    path = libraries.BUILD / f"mpi-{name}.json"
-    libraries.require(path.exists(), f"{path} is missing: tests/mpi/run.py")
+def load(provider, name):
+    """Sums over the jobs of each part; nothing without results."""
+    path = libraries.BUILD / f"mpi-{provider}-{name}.json"
+    if not path.exists():
+        return {}
     rows = json.loads(path.read_text(encoding="utf-8"))
     sums = {}
     for row in rows:

@@ -50,6 +50,16 @@ fn provider_keys_are_unlike_each_other() {
 }
 
 #[test]
+fn pieces_up_to_the_limit() {
+    let iov = [piece(0x1000, 16); IOV_LIMIT + 1];
+    for (limit, most) in [(0, IOV_LIMIT), (1, 1), (3, 3), (9, IOV_LIMIT)] {
+        let table = MrTable::new(MrMode::empty()).limited_to(limit);
+        assert!(table.register(&request(&iov[..most], 1)).is_ok());
+        assert_eq!(table.register(&request(&iov[..=most], 2)).unwrap_err(), Errno::EINVAL);
+    }
+}
+
+#[test]
 fn refused_registrations() {
     let table = MrTable::new(MrMode::empty());
     let refused = |change: &dyn Fn(&mut MrRequest<'_>)| {

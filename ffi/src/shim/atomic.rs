@@ -7,7 +7,7 @@ mod elements;
 use core::ffi::{c_int, c_void};
 
 use fabric_core::{
-    Result,
+    Errno, Result,
     api::Endpoint,
     atomic::valid,
     op::{
@@ -168,6 +168,9 @@ unsafe fn query<E: Endpoint>(
 ) -> c_int {
     let run = |ep: &E| {
         let size = valid(kind, datatype, op)?;
+        if ep.atomic_limit() == 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
         // SAFETY: the caller's promise.
         if let Some(count) = unsafe { count.as_mut() } {
             *count = ep.atomic_limit() / size;

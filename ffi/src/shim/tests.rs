@@ -167,7 +167,7 @@ fn fabrics_and_domains_refuse_what_they_do_not_know() {
     assert_eq!(code(Some(c"shm"), None), -22);
     assert_eq!(code(Some(c"other"), Some(c"shm")), -22);
     assert_eq!(code(None, Some(c"psm3")), -19);
-    assert_eq!(code(None, Some(c"tcp")), -19);
+    assert_eq!(code(None, Some(c"verbs")), -19);
     assert_eq!(code(None, Some(c"SHM")), 0);
     assert_eq!(close(fabric), 0);
     open.domain = domain;

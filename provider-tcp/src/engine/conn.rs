@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, time::Instant};
 
+use super::atomics::Operands;
 use fabric_core::{
     inbox::{Arrival, Receive},
     matching::PeerId,
@@ -15,7 +16,7 @@ use crate::{
     frame::{
         Endian,
         cm::{CM_DATA_MAX, CM_HEADER_LEN},
-        head::{Header, RtsIndex},
+        head::{Header, Refusal, RtsIndex},
     },
     net::Interest,
 };
@@ -44,6 +45,8 @@ pub(crate) struct Conn<S> {
     pub(crate) acks: VecDeque<Handle>,
     /// Reads that wait for their bytes, oldest first.
     pub(crate) reads: VecDeque<Handle>,
+    /// Atomic operations that wait for old values, oldest first.
+    pub(crate) fetches: VecDeque<Handle>,
     /// Announced messages of ours that wait to be asked for, by index.
     pub(crate) announced: Vec<(RtsIndex, Handle)>,
     /// Announced messages that we have asked for.
@@ -105,11 +108,15 @@ pub(crate) enum Sink {
     /// To the heap, until a receive is posted.
     Keep { bytes: Box<[u8]>, arrival: Arrival, ack: bool },
     /// To memory that a peer writes.
-    Write { pieces: Pieces, data: Option<u64>, ack: bool },
+    Write { pieces: Pieces, data: Option<u64>, ack: bool, commit: bool },
     /// To the buffers of a read.
     Read { op: Handle, buffers: Buffers },
     /// Nowhere.
     Drop { ack: bool },
+    /// Nowhere: the request is refused.
+    Refuse(Refusal),
+    /// Operands, to be applied once they are all there.
+    Atomic(Box<Operands>),
 }
 
 /// Memory of ours that a peer reads or writes.
@@ -123,7 +130,9 @@ impl Sink {
             Self::Receive { receive, .. } => receive.buffers.slice(got, left),
             Self::Read { buffers, .. } => buffers.slice(got, left),
             Self::Write { pieces, .. } => place_in(pieces, got),
-            Self::Keep { .. } | Self::Drop { .. } => Buffers::EMPTY,
+            Self::Keep { .. } | Self::Drop { .. } | Self::Refuse(_) | Self::Atomic(_) => {
+                Buffers::EMPTY
+            }
         }
     }
 
@@ -142,6 +151,7 @@ impl Sink {
                     place.copy_from_slice(bytes);
                 }
             }
+            Self::Atomic(operands) => operands.fill(got, bytes),
             Self::Write { pieces, .. } => {
                 let (mut got, mut bytes) = (got, bytes);
                 while !bytes.is_empty() {
@@ -154,7 +164,7 @@ impl Sink {
                     bytes = &bytes[n..];
                 }
             }
-            Self::Drop { .. } => {}
+            Self::Drop { .. } | Self::Refuse(_) => {}
         }
     }
 }
@@ -209,6 +219,8 @@ pub(crate) enum Control {
     Head(Header),
     /// The bytes of a read.
     ReadResponse { pieces: Pieces, len: usize },
+    /// The old values that an atomic operation fetches.
+    Values(Box<[u8]>),
     /// The bytes of an announced message of ours.
     Announced { index: RtsIndex, op: Handle },
 }
@@ -249,6 +261,7 @@ impl<S> Conn<S> {
             tx: Tx::default(),
             acks: VecDeque::new(),
             reads: VecDeque::new(),
+            fetches: VecDeque::new(),
             announced: Vec::new(),
             asked: Vec::new(),
             idle: 0,
@@ -259,7 +272,17 @@ impl<S> Conn<S> {
 
     /// Something that the peer still owes us.
     pub(crate) fn waits_for_answers(&self) -> bool {
-        !self.acks.is_empty() || !self.reads.is_empty() || !self.announced.is_empty()
+        self.waits_for_reads()
+            || !self.acks.is_empty()
+            || !self.fetches.is_empty()
+            || !self.announced.is_empty()
+    }
+
+    /// Bytes of reads, or old values: as long as not all of them are here, the target may not have
+    /// looked at all of its memory.
+    pub(crate) fn waits_for_reads(&self) -> bool {
+        !self.reads.is_empty()
+            || matches!(self.rx.phase, Phase::Payload { sink: Sink::Read { .. }, .. })
     }
 
     /// Every operation that has begun here, or waits here for its turn; some more than once.
@@ -277,7 +300,8 @@ impl<S> Conn<S> {
             Control::Announced { op, .. } => Some(*op),
             _ => None,
         });
-        let answered = self.acks.iter().chain(&self.reads).copied().chain(reading);
+        let answered =
+            self.acks.iter().chain(&self.reads).chain(&self.fetches).copied().chain(reading);
         answered
             .chain(announced)
             .chain(asked_for)

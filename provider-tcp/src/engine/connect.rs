@@ -2,7 +2,7 @@
 //!
 //! Two endpoints that reach for each other at the same time must agree which connection stays: it is
 //! the one that the endpoint with the higher address has opened. A peer that opens another while one
-//! is up has either been started anew, then it brings another number, or is mistaken.
+//! is up has either been started anew, then it brings another [`Identity`], or is mistaken.
 
 use std::{
     cmp::Ordering,
@@ -12,14 +12,16 @@ use std::{
 use fabric_core::{Errno, Result, lock::Lock, log::Subsys, matching::PeerId, slab::Handle};
 
 use super::{
-    Core, Engine, LISTENER,
+    Core, Engine, Ep, Identity, LISTENER,
     conn::{CM_MAX, Conn, State},
     timers::Due,
 };
 use crate::{
     address::SocketAddress,
     frame::{
+        Endian,
         cm::{CM_HEADER_LEN, CmError, CmHeader, CmKind, CmMessage},
+        extension::{Extension, Features},
         record::{Greeting, Record, is_ofi_rxm, rendezvous_allowed},
     },
     net::{Accepted, Net, Stream},
@@ -32,18 +34,38 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long a listener rests that cannot even turn connections away.
 const REST: Duration = Duration::from_millis(50);
+/// What this side can do beyond the common protocol.
+const FEATURES: Features = Features::OPERATIONS;
 /// Connections taken in one progress call.
 const ACCEPTS: usize = 64;
 
 impl<L: Lock, N: Net> Engine<L, N> {
     /// Starts to listen for an endpoint.
-    pub(crate) fn listen(&mut self, ep: Handle, address: SocketAddress) -> Result<SocketAddress> {
-        let local = self.net.listen(address.get(), ep.raw() ^ LISTENER)?;
-        let local = SocketAddress::from(local);
-        if let Some(state) = self.core.eps.get_mut(ep) {
-            state.local = Some(local);
-        }
+    pub(crate) fn listen(&mut self, ep: Handle) -> Result<()> {
+        self.bind(ep)?;
+        self.net.listen(ep.raw() ^ LISTENER)
+    }
+
+    /// Takes the endpoint's address, so that its port is known.
+    fn bind(&mut self, ep: Handle) -> Result<SocketAddress> {
+        let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
+        let local = state.local.ok_or(Errno::EADDRNOTAVAIL)?;
+        let local = self.net.bind(local.get())?.into();
+        state.local = Some(local);
         Ok(local)
+    }
+
+    /// The endpoint's own address: where it listens, or its end of the connection.
+    pub(crate) fn name(&mut self, ep: Handle) -> Result<SocketAddress> {
+        let state = self.core.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;
+        if state.msg.is_none() {
+            return self.bind(ep);
+        }
+        let conn = state.peers.first().and_then(|peer| self.conns.get(peer.conn?));
+        match conn {
+            Some(conn) => conn.stream.local().map(SocketAddress::from),
+            None => state.local.ok_or(Errno::EADDRNOTAVAIL),
+        }
     }
 
     /// Begins to connect to a peer, unless that is under way.
@@ -244,8 +266,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 let greeting = Greeting::parse(data).map_err(|_| Errno::EPROTO)?;
                 if let Some(conn) = self.conns.get_mut(handle) {
                     conn.rendezvous = rendezvous_allowed(greeting.record.version, head.endian);
+                    conn.extensions = understood(&greeting, head.endian);
                 }
-                self.open(handle, greeting.record.nonce);
+                self.open(handle, identity(&greeting));
                 Ok(())
             }
             (State::Requested, CmKind::Reject) => {
@@ -273,21 +296,26 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let address = from.with_port(greeting.record.port).canonical();
         self.forget_peers(ep);
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EPROTO)?;
-        let local = state.local.ok_or(Errno::EPROTO)?;
+        let port = state.local.ok_or(Errno::EPROTO)?.port();
+        let own = |stream: &N::Stream| own_end(stream, port);
         let peer = state.peer(address);
-        let nonce = state.nonce;
+        let (nonce, own_extension) = (state.nonce, state.extension());
         if let Some(rival) = state.peers[peer as usize].conn {
             // A connection whose end has come but has not been seen is no rival.
             self.read(rival);
         }
-        let known = self.core.peer_mut(ep, peer).map_or((None, 0), |peer| (peer.conn, peer.nonce));
-        if let (Some(rival), stored) = known
+        let known = self.core.peer_mut(ep, peer).map(|peer| (peer.conn, peer.identity));
+        if let Some((Some(rival), stored)) = known
             && let Some(other) = self.conns.get(rival)
-            && address != local
+            && let Some(conn) = self.conns.get(handle)
+            && address != own(&conn.stream)?
         {
             let keep_ours = match other.state {
-                State::Connecting | State::Requested => address.contest(local) == Ordering::Less,
-                State::Accepted | State::Open => stored == 0 || stored == greeting.record.nonce,
+                // The peer compares with where that one comes from.
+                State::Connecting | State::Requested => {
+                    address.contest(own(&other.stream)?) == Ordering::Less
+                }
+                State::Accepted | State::Open => stored.agrees(identity(greeting)),
             };
             if keep_ours {
                 return self.refuse(handle, greeting);
@@ -299,13 +327,17 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 self.conns.remove(rival);
             }
         }
-        let answer = Greeting { record: greeting.record.answer(nonce, endian), extension: None };
+        let answer = Greeting {
+            record: greeting.record.answer(nonce, endian),
+            extension: greeting.extension.map(|_| own_extension),
+        };
         let Some(conn) = self.conns.get_mut(handle) else { return Ok(()) };
         conn.peer = peer;
         conn.rendezvous = rendezvous_allowed(answer.record.version, endian);
+        conn.extensions = understood(greeting, endian);
         let message = CmMessage::new(CmKind::Response, answer.user_data().as_slice());
         send_whole(&mut conn.stream, &message.map_err(|_| Errno::EINVAL)?)?;
-        self.open(handle, greeting.record.nonce);
+        self.open(handle, identity(greeting));
         Ok(())
     }
 
@@ -336,7 +368,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
     }
 
     /// Messages may travel now.
-    pub(super) fn open(&mut self, handle: Handle, nonce: u32) {
+    pub(super) fn open(&mut self, handle: Handle, identity: Identity) {
         let Some(conn) = self.conns.get_mut(handle) else { return };
         conn.state = State::Open;
         conn.deadline = None;
@@ -346,7 +378,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             if target.conn.is_none_or(|own| self.conns.get(own).is_none()) {
                 target.conn = Some(handle);
             }
-            (target.nonce, target.met) = (nonce, true);
+            (target.identity, target.met) = (identity, true);
             target.attempts_end();
             if target.conn == Some(handle)
                 && let Some(conn) = self.conns.get_mut(handle)
@@ -426,11 +458,38 @@ impl<L: Lock> Core<L> {
             CmMessage::new(CmKind::Request, msg.greeting())
         } else {
             let port = state.local.map_or(0, |local| local.port());
-            let greeting = Greeting { record: Record::request(port, state.nonce), extension: None };
+            let record = Record::request(port, state.nonce);
+            let greeting = Greeting { record, extension: Some(state.extension()) };
             CmMessage::new(CmKind::Request, greeting.user_data().as_slice())
         };
         message.map_err(|_| Errno::EINVAL)
     }
+}
+
+impl<L: Lock> Ep<L> {
+    /// What it says to its own kind.
+    const fn extension(&self) -> Extension {
+        Extension { features: FEATURES, ..Extension::new(self.epoch) }
+    }
+}
+
+const fn identity(greeting: &Greeting) -> Identity {
+    let epoch = match &greeting.extension {
+        Some(extension) => Some(extension.epoch),
+        None => None,
+    };
+    Identity { nonce: greeting.record.nonce, epoch }
+}
+
+/// Whether a peer that says so understands messages of our own kind.
+const fn understood(greeting: &Greeting, endian: Endian) -> bool {
+    FEATURES.in_force(greeting.extension.as_ref(), endian).contains(Features::OPERATIONS)
+}
+
+/// An end of a connection as the peer names its owner, who listens at `port`: endpoints that listen
+/// at all of a host's addresses have another one on each connection.
+fn own_end(stream: &impl Stream, port: u16) -> Result<SocketAddress> {
+    Ok(SocketAddress::from(stream.local()?).with_port(port).canonical())
 }
 
 /// Bytes of the connection message that begins so, as far as they show.

@@ -1,12 +1,15 @@
 //! PENDING. The end of a connection: everything that depends on it completes now, with the reason.
 
-use fabric_core::{Errno, lock::Lock, matching::PeerId, slab::Handle};
+use fabric_core::{Errno, lock::Lock, slab::Handle};
 
 use super::{
-    Body, Core, Engine,
-    conn::{Conn, Phase, Sink, State},
+    Core, Engine, Identity,
+    conn::{Asked, Conn, Phase, Sink, State},
 };
-use crate::net::{Net, Stream};
+use crate::{
+    frame::head::RtsIndex,
+    net::{Net, Stream},
+};
 
 impl<L: Lock, N: Net> Engine<L, N> {
     /// Ends a connection.
@@ -15,20 +18,27 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let Some(conn) = self.conns.remove(handle) else { return };
         self.hot.retain(|hot| *hot != handle);
         let (ep, peer, state) = (conn.ep, conn.peer, conn.state);
-        if let Some(state) = self.core.eps.get_mut(ep) {
-            state.stalled.retain(|stalled| *stalled != handle);
+        if let Some((_, context)) = self.core.receiver(ep) {
+            context.stalled.retain(|stalled| *stalled != handle);
         }
         match state {
             // Nobody knows of it yet.
             State::Accepted => {}
-            State::Connecting => self.not_reached(ep, peer, reason, false),
-            State::Requested => self.not_reached(ep, peer, reason, reason != Errno::ETIMEDOUT),
+            State::Connecting | State::Requested => {
+                // Another connection to this peer may have come up meanwhile.
+                let own = self.core.peer_mut(ep, peer).is_some_and(|p| p.conn == Some(handle));
+                if own {
+                    // A peer that closes has been there; one that is silent has gone.
+                    let met = state == State::Requested && reason != Errno::ETIMEDOUT;
+                    self.not_reached(ep, peer, reason, met);
+                }
+            }
             State::Open => {
                 if let Some(target) = self.core.peer_mut(ep, peer)
                     && target.conn == Some(handle)
                 {
                     target.conn = None;
-                    target.nonce = 0;
+                    target.identity = Identity::default();
                 }
                 self.core.cut(handle, conn, reason);
                 self.core.disconnected(ep);
@@ -54,8 +64,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// Takes back what was posted with `context` and has not begun. Nothing found is fine, too: the
     /// operation's own completion is there or on its way.
     pub(crate) fn cancel(&mut self, ep: Handle, context: usize) {
-        let Some(state) = self.core.eps.get_mut(ep) else { return };
-        if state.inbox.cancel(&mut state.report, context) {
+        let Some(state) = self.core.eps.get(ep) else { return };
+        let rx = state.rx;
+        if !self.core.shares(ep) && self.core.cancel_receive(rx, context) {
             return;
         }
         let found = self.core.ops.iter().find(|(_, op)| {
@@ -69,7 +80,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// Whether bytes that the application believes sent have not left yet.
     pub(crate) fn owes(&self) -> usize {
         let staged: usize = self.conns.iter().map(|(_, conn)| conn.tx.staged()).sum();
-        let injected = self.core.ops.iter().filter(|(_, op)| op.is_injected()).count();
+        let injected = self.core.ops.iter().filter(|(_, op)| op.is_injected() && !op.is_staged());
+        let injected = injected.count();
         staged + injected
     }
 
@@ -77,13 +89,19 @@ impl<L: Lock, N: Net> Engine<L, N> {
     pub(crate) fn close(&mut self, ep: Handle) {
         let own: Vec<Handle> =
             self.conns.iter().filter(|(_, conn)| conn.ep == ep).map(|(handle, _)| handle).collect();
+        let mut ended = Vec::with_capacity(own.len());
         for handle in own {
             if let Some(mut conn) = self.conns.remove(handle) {
                 // Unread bytes would make the kernel throw away what is still to be delivered.
                 conn.stream.finish();
+                ended.push(conn);
             }
             self.hot.retain(|hot| *hot != handle);
+            if let Some((_, context)) = self.core.receiver(ep) {
+                context.stalled.retain(|stalled| *stalled != handle);
+            }
         }
+        self.core.leave_context(ep, ended);
         let dropped: Vec<Handle> =
             self.core.ops.iter().filter(|(_, op)| op.ep == ep).map(|(handle, _)| handle).collect();
         for op in dropped {
@@ -101,38 +119,31 @@ impl<L: Lock> Core<L> {
         for op in conn.operations() {
             self.finish(op, Err(reason));
         }
-        let Some(ep) = self.eps.get_mut(conn.ep) else { return };
-        match conn.rx.phase {
-            Phase::Payload { sink: Sink::Receive { receive, arrival, .. }, .. } => {
-                ep.complete(&receive, &arrival, Err(reason));
-            }
-            Phase::Payload { sink: Sink::Keep { arrival, .. }, .. } => {
-                ep.let_go(conn.peer, arrival.len);
-            }
-            _ => {}
-        }
-        for (_, asked) in conn.asked {
-            if let Some(receive) = asked.receive {
-                ep.complete(&receive, &asked.arrival, Err(reason));
-            }
-        }
+        self.cut_receives(conn.ep, conn.rx.phase, conn.asked, reason);
         self.peer_down(conn.ep, conn.peer, Some(handle), reason);
     }
 
-    /// Nobody else can satisfy receives that name this peer, and what it had announced is gone.
-    pub(super) fn peer_down(
+    /// Ends the receives that messages of a connection have taken.
+    pub(super) fn cut_receives(
         &mut self,
         ep: Handle,
-        peer: PeerId,
-        conn: Option<Handle>,
+        phase: Phase,
+        asked: Vec<(RtsIndex, Asked)>,
         reason: Errno,
     ) {
-        let Some(state) = self.eps.get_mut(ep) else { return };
-        let Some(target) = state.peers.get(peer as usize) else { return };
-        let address = target.address.to_bytes();
-        let src = state.source(peer);
-        let keep =
-            |body: &Body| !matches!(body, Body::Announced { conn: of, .. } if Some(*of) == conn);
-        state.inbox.peer_down(&mut state.report, peer, src, reason, &address, keep);
+        match phase {
+            Phase::Payload { sink: Sink::Receive { receive, arrival, .. }, .. } => {
+                self.received(ep, &receive, &arrival, Err(reason));
+            }
+            Phase::Payload { sink: Sink::Keep { arrival, .. }, .. } => {
+                self.let_go(ep, arrival.key, arrival.len);
+            }
+            _ => {}
+        }
+        for (_, asked) in asked {
+            if let Some(receive) = asked.receive {
+                self.received(ep, &receive, &asked.arrival, Err(reason));
+            }
+        }
     }
 }

@@ -37,10 +37,12 @@ impl<L: Lock, N: Net> Engine<L, N> {
             return;
         }
         let mut used = state.peers_in_use();
+        let inbox = self.core.contexts.get(state.rx).map(|context| context.inbox.peers());
         let operations = self.core.ops.iter().filter(|(_, op)| op.ep == ep).map(|(_, op)| op.peer);
         let conns = self.conns.iter().filter(|(_, conn)| conn.ep == ep).map(|(_, conn)| conn.peer);
-        for peer in operations.chain(conns) {
-            // Connections that have not said whose they are name a peer that does not exist.
+        for peer in operations.chain(conns).chain(inbox.into_iter().flatten()) {
+            // Connections that have not said whose they are, and receives for any sender, name a
+            // peer that does not exist.
             if let Some(used) = used.get_mut(peer as usize) {
                 *used = true;
             }
@@ -58,15 +60,7 @@ impl<L: Lock> Ep<L> {
         let listed =
             |address: SocketAddress| av.is_some_and(|av| av.find(&address.to_bytes()).is_some());
         let known = |peer: &Peer| listed(peer.address) || peer.listed.is_some_and(listed);
-        let mut used: Vec<bool> =
-            self.peers.iter().map(|peer| peer.is_busy() || known(peer)).collect();
-        for peer in self.inbox.peers() {
-            // Receives for any sender name a peer that does not exist.
-            if let Some(used) = used.get_mut(peer as usize) {
-                *used = true;
-            }
-        }
-        used
+        self.peers.iter().map(|peer| peer.is_busy() || known(peer)).collect()
     }
 
     fn forget(&mut self, used: &[bool]) {
@@ -94,7 +88,7 @@ impl Peer {
             give_up: None,
             given_time: false,
             met: false,
-            nonce: 0,
+            identity: super::Identity::default(),
             sender: super::Sender::default(),
             kept: 0,
         }

@@ -12,7 +12,7 @@ use fabric_core::{
 };
 
 use super::{
-    Core, Engine,
+    Core, Engine, Identity,
     conn::{Conn, State},
     connect::send_whole,
     timers::Due,
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The only peer.
-const PEER: PeerId = 0;
+pub(super) const PEER: PeerId = 0;
 
 /// What a connected endpoint has beside what every endpoint has.
 #[derive(Debug)]
@@ -177,7 +177,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             msg.phase = Phase::Connected;
             msg.tell(Event::Connected { object: msg.object, data });
         }
-        self.open(handle, 0);
+        self.open(handle, Identity::default());
     }
 
     /// Ends the connection of a connected endpoint; what is staged leaves first, if it can.
@@ -216,7 +216,7 @@ impl<L: Lock> Core<L> {
         if let Some(eq) = &msg.eq {
             eq.push_error(error);
         }
-        state.inbox.fail_all(&mut state.report, Errno::ECANCELED);
+        self.fail_receives(ep, Errno::ECANCELED);
         true
     }
 
@@ -226,6 +226,6 @@ impl<L: Lock> Core<L> {
         let Some(msg) = &mut state.msg else { return };
         msg.phase = Phase::Ended;
         msg.tell(Event::Shutdown { object: msg.object });
-        state.inbox.fail_all(&mut state.report, Errno::ECANCELED);
+        self.fail_receives(ep, Errno::ECANCELED);
     }
 }

@@ -11,27 +11,21 @@ use fabric_core::{
     lock::Lock,
     log::Subsys,
     matching::{ANY_PEER, Key, PeerId, Want},
-    mem::{Buffers, Payload},
+    mem::Buffers,
     op::{ADDR_UNSPEC, RecvOp},
     slab::Handle,
 };
 
 use super::{
-    Body, Core, Engine, Ep, SCRATCH,
+    Body, Core, Engine, SCRATCH,
     conn::{Conn, Control, Phase, Sink, State},
+    remote::commit,
 };
 use crate::{
-    frame::head::{HeadError, HeadFlags, Header, Op, Parsed, parse},
+    frame::head::{Answer, HeadError, HeadFlags, Header, Op, Parsed, parse},
     net::{Net, Stream},
 };
 
-/// Bytes of one peer, and of all, that are kept without anybody waiting for what comes behind them.
-const KEPT_PEER: usize = 16 << 20;
-const KEPT_ALL: usize = 256 << 20;
-/// The same where somebody may be waiting.
-const KEPT_MAX: usize = 1 << 30;
-/// What keeping a message takes beside its bytes.
-const KEPT_EACH: usize = 128;
 /// System calls for one connection before others get their turn.
 const TURNS: usize = 16;
 /// Payloads with more bytes to come are read into their place, and little beyond them.
@@ -42,7 +36,7 @@ const AHEAD: usize = 4 << 10;
 pub(super) type Broken = Errno;
 
 /// What a header leads to.
-enum Begun {
+pub(super) enum Begun {
     /// The payload goes there.
     Payload(Sink),
     /// Nothing follows.
@@ -110,34 +104,45 @@ impl<L: Lock, N: Net> Engine<L, N> {
         buffers: Buffers,
     ) -> Result<()> {
         let state = self.core.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;
+        let rx = state.rx;
         let peer = if op.src == ADDR_UNSPEC || !state.limits.directed {
             ANY_PEER
         } else {
             self.resolve(ep, op.src)?
         };
         let want = Want { tagged: op.tagged, peer, tag: op.tag, ignore: op.ignore };
-        let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
-        match state.inbox.post(&mut state.report, op, want, buffers)? {
+        self.post_into(rx, op, want, buffers)
+    }
+
+    #[inline]
+    pub(super) fn post_into(
+        &mut self,
+        rx: Handle,
+        op: &RecvOp<'_>,
+        want: Want,
+        buffers: Buffers,
+    ) -> Result<()> {
+        match self.core.post_receive(rx, op, want, buffers)? {
             Posted::Done => {}
-            Posted::Met(key, waiting, receive) => self.meet(ep, key, waiting, receive),
-            special => self.finish_special(ep, op, special),
+            Posted::Met(key, waiting, receive) => self.meet(rx, key, waiting, receive),
+            special => self.finish_special(rx, op, special),
         }
-        if self.core.eps.get(ep).is_some_and(|ep| !ep.stalled.is_empty()) {
-            self.resume_stalled(ep);
+        if self.core.contexts.get(rx).is_some_and(|rx| !rx.stalled.is_empty()) {
+            self.resume_stalled(rx);
         }
         Ok(())
     }
 
     /// A receive has met a message that waited.
-    fn meet(&mut self, ep: Handle, key: Key, waiting: Waiting<Body>, receive: Receive) {
+    fn meet(&mut self, rx: Handle, key: Key, waiting: Waiting<Body>, receive: Receive) {
         let arrival = Arrival::of(key, &waiting);
         match waiting.body {
             Body::Here(payload) => {
-                let Some(state) = self.core.eps.get_mut(ep) else { return };
+                let Some(ep) = self.core.recipient(rx, key) else { return };
                 let room = receive.buffers.len();
                 let placed = payload.buffers().copy_into(&receive.buffers).min(room);
-                state.let_go(key.peer, waiting.len);
-                state.complete(&receive, &arrival, Ok(placed));
+                self.core.let_go(ep, key, waiting.len);
+                self.core.received(ep, &receive, &arrival, Ok(placed));
             }
             Body::Announced { conn: handle, index, ack } => {
                 let Some(conn) = self.conns.get_mut(handle) else { return };
@@ -149,44 +154,37 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// What peeks, discards and multi-receive buffers leave to be done.
     #[cold]
-    fn finish_special(&mut self, ep: Handle, op: &RecvOp<'_>, posted: Posted<Body>) {
+    fn finish_special(&mut self, rx: Handle, op: &RecvOp<'_>, posted: Posted<Body>) {
         match posted {
             Posted::Done => {}
-            Posted::Met(key, waiting, receive) => self.meet(ep, key, waiting, receive),
+            Posted::Met(key, waiting, receive) => self.meet(rx, key, waiting, receive),
             Posted::Buffer(buffer) => {
                 while let Some((key, waiting, place)) =
-                    self.core.eps.get_mut(ep).and_then(|ep| ep.inbox.next_for_buffer(&buffer))
+                    self.core.contexts.get_mut(rx).and_then(|rx| rx.inbox.next_for_buffer(&buffer))
                 {
-                    self.meet(ep, key, waiting, place);
+                    self.meet(rx, key, waiting, place);
                 }
             }
-            Posted::Seen(arrival) => self.answer_peek(ep, op, &arrival),
+            Posted::Seen(arrival) => {
+                self.core.tell_found(rx, op, &arrival, Inbox::<Body>::answer_peek)
+            }
             Posted::Dropped { key, waiting, peeked } => {
                 let arrival = Arrival::of(key, &waiting);
-                self.discard(ep, key.peer, waiting);
-                if peeked {
-                    self.answer_peek(ep, op, &arrival);
-                } else if let Some(state) = self.core.eps.get_mut(ep) {
-                    let src = state.source(key.peer);
-                    Inbox::<Body>::answer_discard(&mut state.report, op, &arrival, src);
-                }
+                self.discard(rx, key, waiting);
+                let answer =
+                    if peeked { Inbox::<Body>::answer_peek } else { Inbox::<Body>::answer_discard };
+                self.core.tell_found(rx, op, &arrival, answer);
             }
         }
     }
 
-    fn answer_peek(&mut self, ep: Handle, op: &RecvOp<'_>, arrival: &Arrival) {
-        let Some(state) = self.core.eps.get_mut(ep) else { return };
-        let src = state.source(arrival.key.peer);
-        Inbox::<Body>::answer_peek(&mut state.report, op, arrival, src);
-    }
-
     /// Drops a message that waited. The bytes of an announced one come all the same, since there is
     /// no other answer.
-    fn discard(&mut self, ep: Handle, peer: PeerId, waiting: Waiting<Body>) {
+    fn discard(&mut self, rx: Handle, key: Key, waiting: Waiting<Body>) {
         match waiting.body {
             Body::Here(_) => {
-                if let Some(state) = self.core.eps.get_mut(ep) {
-                    state.let_go(peer, waiting.len);
+                if let Some(ep) = self.core.recipient(rx, key) {
+                    self.core.let_go(ep, key, waiting.len);
                 }
             }
             Body::Announced { conn: handle, index, ack } => {
@@ -200,9 +198,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// A receive has been posted: messages that waited in their sockets may have a place now.
     #[cold]
-    fn resume_stalled(&mut self, ep: Handle) {
-        let Some(state) = self.core.eps.get_mut(ep) else { return };
-        for handle in std::mem::take(&mut state.stalled) {
+    fn resume_stalled(&mut self, rx: Handle) {
+        let Some(context) = self.core.contexts.get_mut(rx) else { return };
+        for handle in std::mem::take(&mut context.stalled) {
             self.resume(handle);
         }
     }
@@ -216,14 +214,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
             Ok(true) => self.read_carried(handle),
             Ok(false) => {}
             Err(reason) => self.down(handle, reason),
-        }
-    }
-
-    /// Writes had to wait for answers to reads in front of them.
-    pub(super) fn resume_behind_answers(&mut self, handle: Handle) {
-        let Some(conn) = self.conns.get(handle) else { return };
-        if matches!(&conn.rx.phase, Phase::Stalled(header) if header.op() == Op::Write) {
-            self.resume(handle);
         }
     }
 }
@@ -254,6 +244,7 @@ impl<L: Lock> Core<L> {
         if let Phase::Payload { sink: Sink::Write { pieces, .. }, .. } = &conn.rx.phase
             && !pieces.iter().all(|(_, region)| region.is_open())
         {
+            // A region has been closed under a write: its bytes may go nowhere.
             self.withdraw(conn)?;
             return Ok(More::Yes);
         }
@@ -360,10 +351,8 @@ impl<L: Lock> Core<L> {
             }
             Begun::Stall => {
                 conn.rx.phase = Phase::Stalled(*header);
-                if header.op() != Op::Write
-                    && let Some(ep) = self.eps.get_mut(conn.ep)
-                {
-                    ep.stalled.push(me);
+                if let Some((_, context)) = self.receiver(conn.ep) {
+                    context.stalled.push(me);
                 }
                 return Ok(false);
             }
@@ -381,58 +370,49 @@ impl<L: Lock> Core<L> {
         match header.op() {
             Op::Message | Op::Tagged => self.begin_message(conn, header),
             Op::Ack => self.acked(conn),
-            Op::Read => self.serve_read(conn, header),
+            Op::Read => self.serve(conn, header),
             Op::ReadResponse => self.begin_read_response(conn, header).map(Begun::Payload),
-            Op::Write => match self.begin_write(conn, header)? {
-                Some(sink) => Ok(Begun::Payload(sink)),
-                None => Ok(Begun::Stall),
-            },
+            Op::Write => self.begin_write(conn, header).map(Begun::Payload),
             Op::Rts => self.announced(me, conn, header),
             Op::Cts => self.asked_for(conn, header),
             Op::Data => self.begin_data(conn, header).map(Begun::Payload),
-            Op::Atomic | Op::AtomicResponse | Op::Error => Err(Errno::EPROTO),
+            Op::Atomic => self.begin_atomic(conn, header).map(Begun::Payload),
+            Op::AtomicResponse => self.begin_values(conn, header).map(Begun::Payload),
+            Op::Error => self.refused_by_peer(conn, header).map(|()| Begun::Done),
         }
     }
 
     #[inline]
     fn begin_message<S>(&mut self, conn: &mut Conn<S>, header: &Header) -> Result<Begun, Broken> {
-        let arrival = arrival(conn.peer, header, header.payload_len());
         let ack = wants_ack(header);
         let waits = conn.waits_for_answers();
-        let ep = self.eps.get_mut(conn.ep).ok_or(Errno::EPROTO)?;
-        if arrival.key.tagged && ep.msg.is_some() {
+        let (ep, context) = self.receiver(conn.ep).ok_or(Errno::EPROTO)?;
+        let sender = context.sender(conn.ep, conn.peer);
+        let arrival = arrival(sender, header, header.payload_len());
+        if arrival.key.tagged && ep.msg.is_some() && !context.is_shared() {
             // Connected endpoints have no tagged receives of their own.
             return Err(Errno::EPROTO);
         }
-        if let Some(receive) = ep.inbox.take_receive(&arrival) {
+        if let Some(receive) = context.inbox.take_receive(&arrival) {
             ep.stats.received += 1;
             return Ok(Begun::Payload(Sink::Receive { receive, arrival, ack }));
         }
-        if !ep.may_keep(conn.peer, arrival.len, waits) {
+        if !self.hold(conn.ep, conn.peer, arrival.len, waits) {
             return Ok(Begun::Stall);
         }
-        ep.stats.received += 1;
-        ep.stats.unexpected += 1;
-        ep.hold(conn.peer, arrival.len);
+        if let Some(ep) = self.eps.get_mut(conn.ep) {
+            ep.stats.received += 1;
+            ep.stats.unexpected += 1;
+        }
         let bytes = vec![0; arrival.len].into_boxed_slice();
         Ok(Begun::Payload(Sink::Keep { bytes, arrival, ack }))
     }
 
     fn acked<S>(&mut self, conn: &mut Conn<S>) -> Result<Begun, Broken> {
-        let op = conn.acks.pop_front().ok_or(Errno::EPROTO)?;
-        // Acknowledging what has not left in full is not what a correct peer does.
-        let whole =
-            !matches!(conn.tx.current, Some(super::conn::Current::Op { op: of, .. }) if of == op);
-        if !whole {
-            return Err(Errno::EPROTO);
-        }
+        let op = conn.answered(Answer::Ack)?;
         let len = self.ops.get(op).map_or(0, |op| op.payload.buffers().len());
         self.finish(op, Ok(len));
         Ok(Begun::Done)
-    }
-
-    fn serve_read<S>(&mut self, conn: &mut Conn<S>, header: &Header) -> Result<Begun, Broken> {
-        self.serve(conn, header).map(|()| Begun::Done)
     }
 
     fn announced<S>(
@@ -460,18 +440,17 @@ impl<L: Lock> Core<L> {
         let ack = match sink {
             Sink::Receive { receive, arrival, ack } => {
                 let placed = receive.buffers.len().min(got);
-                if let Some(ep) = self.eps.get_mut(conn.ep) {
-                    ep.complete(&receive, &arrival, Ok(placed));
-                }
+                self.received(conn.ep, &receive, &arrival, Ok(placed));
                 ack
             }
             Sink::Keep { bytes, arrival, ack } => {
-                if let Some(ep) = self.eps.get_mut(conn.ep) {
-                    ep.arrived_whole(&arrival, bytes);
-                }
+                self.arrived_whole(conn.ep, &arrival, bytes);
                 ack
             }
-            Sink::Write { pieces, data, ack } => {
+            Sink::Write { pieces, data, ack, commit: commits } => {
+                if commits {
+                    commit(&pieces);
+                }
                 if let Some(ep) = self.eps.get_mut(conn.ep) {
                     ep.written(conn.peer, &pieces, got, data);
                 }
@@ -482,66 +461,19 @@ impl<L: Lock> Core<L> {
                 false
             }
             Sink::Drop { ack } => ack,
+            Sink::Refuse(refusal) => {
+                conn.tx.control.push_back(Control::Head(Header::error(refusal)));
+                false
+            }
+            Sink::Atomic(operands) => {
+                self.end_atomic(conn, &operands)?;
+                false
+            }
         };
         if ack {
             conn.tx.control.push_back(Control::Head(Header::ack()));
         }
         Ok(())
-    }
-}
-
-impl<L: Lock> Ep<L> {
-    /// Ends a receive. `Ok` carries the bytes placed.
-    #[inline]
-    pub(super) fn complete(
-        &mut self,
-        receive: &Receive,
-        arrival: &Arrival,
-        outcome: Result<usize>,
-    ) {
-        let src = self.source(arrival.key.peer);
-        self.inbox.complete(&mut self.report, receive, arrival, src, outcome);
-    }
-
-    /// Whether a message without a receive may go to the heap.
-    fn may_keep(&self, peer: PeerId, len: usize, waits: bool) -> bool {
-        let len = len.saturating_add(KEPT_EACH);
-        let held = self.peers.get(peer as usize).map_or(0, |peer| peer.kept);
-        let within = |held: usize, limit| held.checked_add(len).is_some_and(|sum| sum <= limit);
-        if within(held, KEPT_PEER) && within(self.kept, KEPT_ALL) {
-            return true;
-        }
-        // What is waited for may be behind this message.
-        (waits || self.inbox.posted_len() != 0) && within(self.kept, KEPT_MAX)
-    }
-
-    fn hold(&mut self, peer: PeerId, len: usize) {
-        let len = len + KEPT_EACH;
-        self.kept += len;
-        if let Some(peer) = self.peers.get_mut(peer as usize) {
-            peer.kept += len;
-        }
-    }
-
-    /// Bytes that were kept are not any more.
-    pub(super) fn let_go(&mut self, peer: PeerId, len: usize) {
-        let len = len.saturating_add(KEPT_EACH);
-        self.kept = self.kept.saturating_sub(len);
-        if let Some(peer) = self.peers.get_mut(peer as usize) {
-            peer.kept = peer.kept.saturating_sub(len);
-        }
-    }
-
-    /// A message that had no receive when it began is here. By now there may be one.
-    fn arrived_whole(&mut self, arrival: &Arrival, bytes: Box<[u8]>) {
-        match self.inbox.take_receive(arrival) {
-            Some(receive) => {
-                let placed = receive.buffers.fill(0, &bytes);
-                self.let_go(arrival.key.peer, arrival.len);
-                self.complete(&receive, arrival, Ok(placed));
-            }
-            None => self.inbox.keep(arrival, Body::Here(Payload::owned(bytes))),
-        }
     }
 }
 

@@ -28,15 +28,16 @@ impl<L: Lock> Core<L> {
         if !conn.rendezvous || conn.asked.iter().any(|(used, _)| *used == index) {
             return Err(Errno::EPROTO);
         }
-        let arrival = arrival(conn.peer, header, header.message_len());
         let ack = wants_ack(header);
-        let ep = self.eps.get_mut(conn.ep).ok_or(Errno::EPROTO)?;
+        let (ep, context) = self.receiver(conn.ep).ok_or(Errno::EPROTO)?;
+        let sender = context.sender(conn.ep, conn.peer);
+        let arrival = arrival(sender, header, header.message_len());
         ep.stats.received += 1;
-        match ep.inbox.take_receive(&arrival) {
+        match context.inbox.take_receive(&arrival) {
             Some(receive) => self.ask(conn, index, receive, arrival, ack),
             None => {
                 ep.stats.unexpected += 1;
-                ep.inbox.keep(&arrival, Body::Announced { conn: me, index, ack });
+                context.inbox.keep(&arrival, Body::Announced { conn: me, index, ack });
             }
         }
         Ok(())

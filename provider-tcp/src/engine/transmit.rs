@@ -7,7 +7,7 @@ use fabric_core::{
     lock::Lock,
     matching::PeerId,
     mem::{Buffers, Payload},
-    op::{SendOp, TxMeta},
+    op::{AtomicKind, SendOp, TxMeta},
     slab::Handle,
 };
 
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     frame::{
         Endian,
-        head::{HEAD_MAX, HeadFlags, Header, Ranges},
+        head::{Answer, Atomic, HEAD_MAX, HeadFlags, Header, Ranges},
     },
     net::{Net, Stream},
 };
@@ -55,14 +55,25 @@ pub(crate) struct TxOp {
     pub(crate) data: Option<u64>,
     /// Counted in `Ep::queued`.
     pub(crate) queued: bool,
+    /// Its header has asked for an acknowledgement, which ends it.
+    pub(crate) acked: bool,
 }
 
 /// What kind of operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TxKind {
-    Send { tagged: bool, tag: u64 },
+    Send {
+        tagged: bool,
+        tag: u64,
+    },
     Write(Ranges),
     Read(Ranges),
+    /// The values are the payload; old values go to `result` if it fetches.
+    Atomic {
+        atomic: Atomic,
+        ranges: Ranges,
+        result: Buffers,
+    },
 }
 
 impl TxKind {
@@ -74,20 +85,33 @@ impl TxKind {
             Self::Send { tagged: false, .. } => Flags::SEND.union(Flags::MSG),
             Self::Write(_) => Flags::RMA.union(Flags::WRITE),
             Self::Read(_) => Flags::RMA.union(Flags::READ),
+            Self::Atomic { atomic: Atomic { kind: AtomicKind::Base, .. }, .. } => {
+                Flags::ATOMIC.union(Flags::WRITE)
+            }
+            Self::Atomic { .. } => Flags::ATOMIC.union(Flags::READ),
         }
     }
 }
 
-/// Whether an operation completes with the peer's answer only.
-#[inline]
-fn acknowledged(interest: &Interest) -> bool {
-    !interest.silent && interest.flags.intersects(ACKNOWLEDGED)
+impl TxKind {
+    /// Of the target.
+    pub(super) const fn changes_memory(&self) -> bool {
+        matches!(self, Self::Write(_) | Self::Atomic { .. })
+    }
 }
 
-fn head_flags(interest: &Interest) -> HeadFlags {
-    if !acknowledged(interest) {
+/// Whether an operation completes with the peer's answer only. An injected write does, too, where the
+/// endpoint's defaults say so: nobody hears of its end but a counter, and programs take that for the
+/// bytes being there. An injected message is over for its sender.
+#[inline]
+const fn acknowledged(interest: &Interest, is_send: bool) -> bool {
+    !(is_send && interest.silent) && interest.flags.intersects(ACKNOWLEDGED)
+}
+
+fn head_flags(op: &TxOp) -> HeadFlags {
+    if !op.acknowledged() {
         HeadFlags::empty()
-    } else if interest.flags.contains(Flags::COMMIT_COMPLETE) {
+    } else if op.interest.flags.contains(Flags::COMMIT_COMPLETE) {
         HeadFlags::COMMIT_COMPLETE
     } else {
         HeadFlags::DELIVERY_COMPLETE
@@ -128,7 +152,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
             && conn.state == State::Open
             && conn.tx.is_clear()
             && buffers.len() <= COPIED
-            && !acknowledged(&interest)
+            && !acknowledged(&interest, true)
+            && !op.meta.flags.contains(Flags::FENCE)
             && (!conn.tx.blocked || conn.tx.staged() < STAGED_MAX)
         {
             let header = message(op.tagged, op.tag, buffers.len(), op.meta.cq_data());
@@ -207,14 +232,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
         match self.core.pump(conn) {
             Ok(()) => {
-                let answered = conn.tx.is_clear();
                 if !self.looking {
                     self.watch_over();
                 }
                 self.rewatch(handle);
-                if answered {
-                    self.resume_behind_answers(handle);
-                }
             }
             Err(reason) => self.down(handle, reason),
         }
@@ -340,14 +361,24 @@ impl<L: Lock> Core<L> {
         match control {
             Control::Head(header) => conn.tx.head(conn.endian, &header),
             Control::ReadResponse { pieces, len } => {
-                conn.tx.head(conn.endian, &Header::read_response(len));
-                conn.tx.current = Some(Current::Answer { pieces, at: 0, len });
+                let open = pieces.iter().all(|(_, region)| region.is_open());
+                match conn.refusal(Some(Answer::Read), Errno::ENOKEY) {
+                    Ok(refusal) if !open => conn.tx.head(conn.endian, &Header::error(refusal)),
+                    _ => {
+                        conn.tx.head(conn.endian, &Header::read_response(len));
+                        conn.tx.current = Some(Current::Answer { pieces, at: 0, len });
+                    }
+                }
+            }
+            Control::Values(values) => {
+                conn.tx.head(conn.endian, &Header::atomic_response(values.len()));
+                conn.tx.out.extend_from_slice(&values);
             }
             Control::Announced { index, op } => {
                 let Some(entry) = self.ops.get(op) else { return };
-                let flags = head_flags(&entry.interest);
+                let flags = head_flags(entry);
                 let len = entry.payload.buffers().len();
-                if acknowledged(&entry.interest) {
+                if entry.acked {
                     conn.acks.push_back(op);
                 }
                 conn.tx.head(conn.endian, &Header::data(index, len).with_flags(flags));
@@ -360,6 +391,10 @@ impl<L: Lock> Core<L> {
     fn start<S>(&mut self, conn: &mut Conn<S>, handle: Handle) -> bool {
         // A cancelled operation leaves its handle behind.
         let Some(op) = self.ops.get_mut(handle) else { return true };
+        let war = self.eps.get(op.ep).is_some_and(|ep| ep.limits.war);
+        if must_wait(op, conn, war) {
+            return false;
+        }
         let buffers = *op.payload.buffers();
         let mut header = match op.kind {
             TxKind::Send { tagged: true, tag } if conn.rendezvous && buffers.len() > EAGER => {
@@ -370,24 +405,29 @@ impl<L: Lock> Core<L> {
             TxKind::Send { tagged, tag } => message(tagged, tag, buffers.len(), None),
             TxKind::Write(ranges) => Header::write(ranges),
             TxKind::Read(ranges) => Header::read(ranges),
+            TxKind::Atomic { atomic, ranges, .. } => match Header::atomic(atomic, ranges) {
+                Some(header) if conn.extensions => header,
+                _ => {
+                    self.finish(handle, Err(Errno::EOPNOTSUPP));
+                    return true;
+                }
+            },
         };
         if let Some(data) = op.data {
             header = header.with_cq_data(data);
         }
-        let is_read = matches!(op.kind, TxKind::Read(_));
-        let acknowledged = acknowledged(&op.interest);
-        if !is_read {
-            header = header.with_flags(head_flags(&op.interest));
+        if !matches!(op.kind, TxKind::Read(_)) {
+            header = header.with_flags(head_flags(op));
         }
+        if conn.extensions && op.kind.changes_memory() && header.answer().is_none() {
+            // Success means done, because there is a way to say that it was refused.
+            header = header.with_flags(HeadFlags::DELIVERY_COMPLETE);
+        }
+        op.acked = header.answer() == Some(Answer::Ack);
         let queued = std::mem::take(&mut op.queued);
         let ep = op.ep;
         if let Some(ep) = self.eps.get_mut(ep) {
             ep.queued -= usize::from(queued);
-        }
-        if is_read {
-            conn.tx.head(conn.endian, &header);
-            conn.reads.push_back(handle);
-            return true;
         }
         if header.index().is_some() {
             conn.tx.head(conn.endian, &header);
@@ -396,12 +436,19 @@ impl<L: Lock> Core<L> {
             }
             return true;
         }
-        if acknowledged {
-            conn.acks.push_back(handle);
+        match header.answer() {
+            Some(Answer::Ack) => conn.acks.push_back(handle),
+            Some(Answer::Atomic) => conn.fetches.push_back(handle),
+            Some(Answer::Read) => {
+                conn.tx.head(conn.endian, &header);
+                conn.reads.push_back(handle);
+                return true;
+            }
+            None => {}
         }
         if buffers.len() <= COPIED {
             conn.tx.stage(conn.endian, &header, &buffers);
-            if !acknowledged {
+            if header.answer().is_none() {
                 self.finish(handle, Ok(buffers.len()));
             }
         } else {
@@ -416,7 +463,7 @@ impl<L: Lock> Core<L> {
         match conn.tx.current.take() {
             Some(Current::Op { op, .. }) => {
                 if let Some(entry) = self.ops.get(op)
-                    && !acknowledged(&entry.interest)
+                    && !entry.answered()
                 {
                     let len = entry.payload.buffers().len();
                     self.finish(op, Ok(len));
@@ -455,6 +502,15 @@ impl<L: Lock> Core<L> {
     }
 }
 
+/// Whether an operation may not start before the peer has answered earlier ones: a fenced one, or a
+/// write whose reads before it must not see it.
+fn must_wait<S>(op: &TxOp, conn: &Conn<S>, war: bool) -> bool {
+    if op.interest.flags.contains(Flags::FENCE) {
+        return conn.waits_for_answers();
+    }
+    war && op.kind.changes_memory() && conn.waits_for_reads()
+}
+
 impl TxOp {
     pub(crate) const fn new(
         ep: Handle,
@@ -464,11 +520,28 @@ impl TxOp {
         payload: Payload,
     ) -> Self {
         let (interest, data) = (meta.interest(), meta.cq_data());
-        Self { ep, peer, interest, kind, payload, data, queued: false }
+        let (queued, acked) = (false, false);
+        Self { ep, peer, interest, kind, payload, data, queued, acked }
+    }
+
+    /// An acknowledgement is asked for.
+    #[inline]
+    const fn acknowledged(&self) -> bool {
+        acknowledged(&self.interest, matches!(self.kind, TxKind::Send { .. }))
     }
 
     /// The application believes it done.
     pub(super) fn is_injected(&self) -> bool {
         self.interest.silent || self.interest.flags.contains(Flags::INJECT)
+    }
+
+    /// The peer's answer ends it, and it is staged at least.
+    pub(super) fn is_staged(&self) -> bool {
+        !self.queued && self.answered() && self.payload.buffers().len() <= COPIED
+    }
+
+    /// The peer's answer ends it.
+    const fn answered(&self) -> bool {
+        self.acked || matches!(self.kind, TxKind::Atomic { .. })
     }
 }

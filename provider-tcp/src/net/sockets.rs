@@ -68,11 +68,6 @@ impl Socket {
             _ => Ok(()),
         }
     }
-
-    /// The address at this end.
-    pub(crate) fn local(&self) -> Result<SocketAddr> {
-        getsockname(&self.fd)?.try_into().map_err(|_| Errno::new(libc::EAFNOSUPPORT))
-    }
 }
 
 impl From<OwnedFd> for Socket {
@@ -98,6 +93,10 @@ impl Stream for Socket {
         memory::receive(self.fd.as_fd(), data, rest)
     }
 
+    fn local(&self) -> Result<SocketAddr> {
+        getsockname(&self.fd)?.try_into().map_err(|_| Errno::new(libc::EAFNOSUPPORT))
+    }
+
     fn finish(&mut self) {
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
         let mut waste = [0; 4096];
@@ -114,7 +113,7 @@ impl Stream for Socket {
     }
 }
 
-/// A socket that listens.
+/// A socket that listens, or is about to.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     socket: Socket,
@@ -124,12 +123,11 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Listens at `address`. Port zero is any, or one of `ports`, if there is a range.
-    pub(crate) fn open(
+    /// Takes `address`. Port zero is any, or one of `ports`, if there is a range.
+    pub(crate) fn bind(
         options: Options,
         address: SocketAddr,
         ports: Option<(u16, u16)>,
-        backlog: i32,
     ) -> Result<Self> {
         let socket = Socket::open(address)?;
         sockopt::set_socket_reuseaddr(&socket.fd, true)?;
@@ -137,12 +135,16 @@ impl Acceptor {
             Some(range) => bind_within(&socket, address, range)?,
             None => bind(&socket.fd, &address)?,
         }
-        listen(&socket.fd, backlog)?;
         let address = socket.local()?;
         Ok(Self { socket, address, options, spare: Spare::shared() })
     }
 
-    /// Where it listens.
+    /// Lets peers connect.
+    pub(crate) fn listen(&self, backlog: i32) -> Result<()> {
+        Ok(listen(&self.socket.fd, backlog)?)
+    }
+
+    /// What it has taken.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -215,13 +217,22 @@ impl Sockets {
 impl Net for Sockets {
     type Stream = Socket;
 
-    fn listen(&mut self, address: SocketAddr, token: u64) -> Result<SocketAddr> {
-        let acceptor = Acceptor::open(self.options, address, self.ports, BACKLOG)?;
+    fn bind(&mut self, address: SocketAddr) -> Result<SocketAddr> {
+        if let Some(own) = &self.acceptor
+            && own.address() == address
+        {
+            return Ok(address);
+        }
+        self.acceptor = None;
+        let acceptor = self.acceptor.insert(Acceptor::bind(self.options, address, self.ports)?);
+        Ok(acceptor.address())
+    }
+
+    fn listen(&mut self, token: u64) -> Result<()> {
+        let acceptor = self.acceptor.as_ref().ok_or(Errno::EADDRNOTAVAIL)?;
+        acceptor.listen(BACKLOG)?;
         let interest = Interest { read: true, write: false };
-        self.poller.watch(acceptor.as_fd(), token, interest)?;
-        let address = acceptor.address();
-        self.acceptor = Some(acceptor);
-        Ok(address)
+        self.poller.watch(acceptor.as_fd(), token, interest)
     }
 
     fn accept(&mut self) -> Result<Accepted<Socket>> {

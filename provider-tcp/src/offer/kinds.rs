@@ -1,10 +1,11 @@
 //! SETUP. The kinds of endpoints, and in what they differ.
 
 use fabric_core::{
-    attr::{EpType, protocol},
+    attr::{EpType, Info, protocol},
     discovery::Request,
     flags::Flags,
     param::known,
+    persist,
 };
 
 /// A kind of endpoint, in the order of the listing.
@@ -21,7 +22,9 @@ pub enum Kind {
 /// `FI_SHARED_CONTEXT`.
 const SHARED: usize = usize::MAX;
 
-const BOTH: Flags = Flags::MSG.union(Flags::RMA).union(Flags::RMA_PMEM);
+const BOTH: Flags = Flags::MSG.union(Flags::RMA).union(PMEM);
+/// Not on processors whose caches cannot be written back.
+const PMEM: Flags = if persist::POSSIBLE { Flags::RMA_PMEM } else { Flags::empty() };
 const TX: Flags = BOTH.union(Flags::READ).union(Flags::WRITE).union(Flags::SEND);
 const RX: Flags = BOTH
     .union(Flags::RECV)
@@ -136,6 +139,10 @@ impl Kind {
 }
 
 fn wants_shared(request: &Request<'_>) -> bool {
-    let ep = request.hints.and_then(|hints| hints.ep.as_ref());
-    ep.is_some_and(|ep| ep.rx_ctx_cnt == SHARED)
+    request.hints.is_some_and(shares_receives)
+}
+
+/// Whether endpoints of this info, or those that hints are after, receive from a shared context.
+pub(crate) fn shares_receives(info: &Info) -> bool {
+    info.ep.as_ref().is_some_and(|ep| ep.rx_ctx_cnt == SHARED)
 }

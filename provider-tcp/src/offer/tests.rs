@@ -219,6 +219,43 @@ fn a_filter_that_takes_nothing_names_what_there_is() {
     );
 }
 
+/// What other libraries' peers do not have is for programs that ask for it.
+#[test]
+fn extensions_are_for_who_asks() {
+    let host = host("eth0");
+    let offer = |hints: &Info| {
+        let request = Request { hints: Some(hints), ..Request::default() };
+        satisfy(&offers_on(&host, &request).unwrap()[0], &request).unwrap()
+    };
+    let plain = offer(&rdm());
+    assert!(!plain.caps.intersects(EXTENSIONS));
+    assert!(!plain.tx.as_ref().unwrap().msg_order.intersects(WAR));
+    assert_eq!(plain.ep.unwrap().max_order_war_size, 0);
+
+    let tx = TxAttr { msg_order: Order::WAR, ..TxAttr::default() };
+    let wish = Flags::RMA | Flags::FENCE | Flags::AV_USER_ID;
+    let info = offer(&Info { caps: wish, tx: Some(tx), ..rdm() });
+    assert!(info.caps.contains(wish));
+    assert!(info.tx.as_ref().unwrap().caps.contains(Flags::FENCE));
+    assert!(!info.rx.as_ref().unwrap().caps.intersects(EXTENSIONS));
+    assert!(info.domain.as_ref().unwrap().caps.contains(Flags::AV_USER_ID));
+    assert!(info.tx.as_ref().unwrap().msg_order.contains(Order::WAR));
+    assert_eq!(info.ep.unwrap().max_order_war_size, usize::MAX);
+}
+
+#[test]
+fn wildcards_are_told_as_the_best_address() {
+    let best = |filter: &str, family| best_of(&host(filter), family);
+    assert_eq!(best("", Family::Ipv4), Some(address("10.0.0.5:0")));
+    assert_eq!(best("", Family::Ipv6), Some(address("[fd00::5]:0")));
+    assert_eq!(best("wlan0", Family::Ipv4), Some(address("10.1.0.5:0")));
+    assert_eq!(best("wlan0", Family::Ipv6), None);
+
+    let told = reachable(Family::Ipv4.wildcard(7));
+    assert!(!told.is_wildcard() && told.port() == 7, "{told:?}");
+    assert_eq!(reachable(address("127.0.0.9:7")), address("127.0.0.9:7"));
+}
+
 #[test]
 fn automatic_progress_is_for_who_asks() {
     for (asked, got) in [(0, 2), (1, 1), (2, 2), (3, 3)] {

@@ -1,0 +1,138 @@
+//! How connections come up: at the same time from both sides, from hosts with several addresses,
+//! late, and again.
+
+use std::{net::SocketAddr, time::Duration};
+
+use fabric_core::Errno;
+
+use super::{
+    net::{Script, Shared},
+    node::{LIMITS, Node, introduce, iov, meta, pair, pattern, settle},
+};
+use crate::address::SocketAddress;
+
+/// Both send before either has seen the other.
+fn reach_for_each_other(a: &mut Node, b: &mut Node) {
+    let (mut from, mut to) = (pattern(1, 100), [vec![0; 100], vec![0; 100]]);
+    let [to_a, to_b] = &mut to;
+    a.trecv(1, 1, to_a);
+    b.trecv(1, 1, to_b);
+    a.send(meta(1, 2), Some(1), &[iov(&mut from)]).unwrap();
+    b.send(meta(0, 2), Some(1), &[iov(&mut from)]).unwrap();
+    settle(&mut [&mut *a, &mut *b]);
+    for node in [&mut *a, &mut *b] {
+        assert_eq!(node.sent().iter().filter(|done| done.ok().context == 2).count(), 1);
+        assert_eq!(node.received().iter().filter(|done| done.ok().context == 1).count(), 1);
+        node.assert_idle();
+        assert_eq!(node.engine.conns.len(), 1);
+        assert_eq!(node.state().peers.len(), 1, "one peer, one name");
+    }
+    assert!(to.iter().all(|to| *to == from));
+}
+
+#[test]
+fn two_that_connect_at_once_keep_one_connection() {
+    for seed in 0..20 {
+        let (shared, mut a, mut b) = pair(Script { late: 2 + seed % 3, seed, ..Script::default() });
+        if seed % 2 == 0 {
+            reach_for_each_other(&mut a, &mut b);
+        } else {
+            reach_for_each_other_swapped(&mut a, &mut b);
+        }
+        assert_eq!(shared.connections().1, 1);
+    }
+}
+
+/// The same when the other one is first.
+fn reach_for_each_other_swapped(a: &mut Node, b: &mut Node) {
+    let mut byte = [1];
+    b.send(meta(0, 9), Some(9), &[iov(&mut byte)]).unwrap();
+    b.engine.progress();
+    let mut room = [0];
+    a.trecv(9, 9, &mut room);
+    reach_for_each_other(a, b);
+}
+
+/// An endpoint that listens at all addresses is known by the one that it connects from.
+#[test]
+fn endpoints_that_listen_at_all_addresses() {
+    for (local_a, local_b) in
+        [("0.0.0.0:0", "0.0.0.0:0"), ("0.0.0.0:0", "10.0.0.2:0"), ("10.0.0.1:0", "0.0.0.0:0")]
+    {
+        let shared = Shared::new(Script::default());
+        let mut a = Node::new(&shared, "10.0.0.1:0", local_a, LIMITS);
+        let mut b = Node::new(&shared, "10.0.0.2:0", local_b, LIMITS);
+        introduce(&mut [&mut a, &mut b]);
+        reach_for_each_other(&mut a, &mut b);
+        assert_eq!(shared.connections().1, 1);
+    }
+}
+
+#[test]
+fn an_endpoint_reaches_itself() {
+    for local in ["10.0.0.1:0", "0.0.0.0:0"] {
+        let shared = Shared::new(Script::default());
+        let mut a = Node::new(&shared, "10.0.0.1:0", local, LIMITS);
+        introduce(&mut [&mut a]);
+        let (mut from, mut to) = (pattern(1, 80_000), vec![0; 80_000]);
+        a.trecv(1, 1, &mut to);
+        a.send(meta(0, 2), Some(1), &[iov(&mut from)]).unwrap();
+        settle(&mut [&mut a]);
+        assert_eq!((a.sent()[0].ok().context, a.received()[0].ok().context), (2, 1));
+        assert!(to == from);
+        a.assert_idle();
+    }
+}
+
+#[test]
+fn a_peer_may_start_later_and_has_to_come_in_time() {
+    let shared = Shared::new(Script::default());
+    let mut a = Node::new(&shared, "10.0.0.1:0", "10.0.0.1:0", LIMITS);
+    let (mut from, mut to) = (pattern(1, 10), vec![0; 10]);
+    for name in ["10.0.0.1:1", "10.0.0.2:7777"] {
+        let name: SocketAddr = name.parse().unwrap();
+        a.av.insert(&SocketAddress::from(name).to_bytes(), None).unwrap();
+    }
+    a.send(meta(1, 1), Some(1), &[iov(&mut from)]).unwrap();
+    for _ in 0..100 {
+        settle(&mut [&mut a]);
+        shared.wait(Duration::from_millis(100));
+    }
+    assert!(a.sent().is_empty());
+    let mut b = Node::new(&shared, "10.0.0.2:0", "10.0.0.2:7777", LIMITS);
+    b.trecv(2, 1, &mut to);
+    for _ in 0..10 {
+        settle(&mut [&mut a, &mut b]);
+        shared.wait(Duration::from_millis(100));
+    }
+    assert_eq!((a.sent()[0].ok().context, b.received()[0].ok().context), (1, 2));
+
+    // Nobody is there.
+    a.send(meta(0, 3), Some(1), &[iov(&mut from)]).unwrap();
+    for _ in 0..350 {
+        settle(&mut [&mut a, &mut b]);
+        shared.wait(Duration::from_millis(100));
+    }
+    assert_eq!((a.sent()[0].err().err, b.received().len()), (Errno::ECONNREFUSED, 0));
+    a.assert_idle();
+}
+
+/// Another endpoint at a peer's address is no continuation of it.
+#[test]
+fn a_peer_that_was_started_anew() {
+    let (shared, mut a, mut b) = pair(Script::default());
+    let (mut from, mut to) = (pattern(1, 10), vec![0; 10]);
+    a.send(meta(1, 1), Some(1), &[iov(&mut from)]).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(a.sent().len(), 1);
+    let (name, own) = (b.name(), a.name());
+    drop(b);
+    let at = format!("{name:?}");
+    let mut b = Node::new(&shared, "10.0.0.2:0", &at, LIMITS);
+    b.av.insert(&own.to_bytes(), None).unwrap();
+    a.trecv(2, 2, &mut to);
+    b.send(meta(0, 3), Some(2), &[iov(&mut from)]).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!((b.sent()[0].ok().context, a.received()[0].ok().context), (3, 2));
+    assert!(to == from);
+}

@@ -1,0 +1,8 @@
+//! Engines driven against each other over a network in memory.
+
+mod connecting;
+mod net;
+mod node;
+mod remote;
+mod storm;
+mod traffic;

@@ -1,0 +1,372 @@
+//! A network in memory that does what its script says: splits, fills up, delays, cuts.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    net::{IpAddr, SocketAddr},
+    os::fd::RawFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use fabric_core::{Errno, Result, mem::Buffers};
+
+use crate::net::{Accepted, Interest, Net, Ready, Stream};
+
+/// How a network behaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Script {
+    /// Bytes that one call moves at most; how many is up to the dice.
+    pub(super) chunk: usize,
+    /// Bytes that one direction of a connection holds.
+    pub(super) room: usize,
+    /// Every so manyth look finds nothing although there is something; zero: none.
+    pub(super) late: u64,
+    pub(super) seed: u64,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self { chunk: usize::MAX, room: 64 << 10, late: 0, seed: 1 }
+    }
+}
+
+/// A generator of numbers that a seed repeats.
+#[derive(Clone, Debug)]
+pub(super) struct Dice(u64);
+
+impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(super) fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % sides
+    }
+
+    pub(super) fn one_in(&mut self, sides: u64) -> bool {
+        sides != 0 && self.roll(sides) == 0
+    }
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+struct Way {
+    bytes: VecDeque<u8>,
+    /// Nothing more will come.
+    ended: bool,
+    /// A connection message comes first, and leaves whole.
+    begun: bool,
+}
+
+#[derive(Debug)]
+struct Connection {
+    /// From each side to the other.
+    ways: [Way; 2],
+    ends: [SocketAddr; 2],
+    reset: bool,
+}
+
+#[derive(Debug)]
+struct World {
+    script: Script,
+    dice: Dice,
+    now: Instant,
+    connections: Vec<Connection>,
+    /// Connections that wait to be accepted.
+    listeners: HashMap<SocketAddr, VecDeque<usize>>,
+    port: u16,
+    /// Bytes that were ever sent, and received.
+    moved: usize,
+}
+
+/// What all networks of one test share.
+#[derive(Clone, Debug)]
+pub(super) struct Shared(Arc<Mutex<World>>);
+
+impl Shared {
+    pub(super) fn new(script: Script) -> Self {
+        Self(Arc::new(Mutex::new(World {
+            script,
+            dice: Dice::new(script.seed),
+            now: Instant::now(),
+            connections: Vec::new(),
+            listeners: HashMap::new(),
+            port: 50_000,
+            moved: 0,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The network of a host with this address.
+    pub(super) fn host(&self, ip: IpAddr) -> TestNet {
+        TestNet {
+            world: self.clone(),
+            ip,
+            bound: None,
+            token: None,
+            watched: BTreeMap::new(),
+            alarm: None,
+        }
+    }
+
+    /// Lets time pass.
+    pub(super) fn wait(&self, time: Duration) {
+        self.lock().now += time;
+    }
+
+    /// Bytes that were ever sent, and received.
+    pub(super) fn moved(&self) -> usize {
+        self.lock().moved
+    }
+
+    /// Cuts all connections there are; what is on its way is lost.
+    pub(super) fn cut(&self) {
+        for connection in &mut self.lock().connections {
+            connection.reset = true;
+        }
+    }
+
+    /// Connections that were opened so far, and those of them that are whole.
+    pub(super) fn connections(&self) -> (usize, usize) {
+        let world = self.lock();
+        let whole = |connection: &&Connection| {
+            !connection.reset && connection.ways.iter().all(|way| !way.ended)
+        };
+        (world.connections.len(), world.connections.iter().filter(whole).count())
+    }
+}
+
+impl World {
+    fn port(&mut self) -> u16 {
+        self.port += 1;
+        self.port
+    }
+
+    /// How many of `most` bytes one call moves.
+    fn some(&mut self, most: usize) -> usize {
+        let most = most.min(self.script.chunk);
+        if self.script.chunk == usize::MAX {
+            return most;
+        }
+        self.dice.roll(most as u64) as usize + 1
+    }
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct TestStream {
+    world: Shared,
+    /// `None` where nobody listens.
+    at: Option<usize>,
+    side: usize,
+}
+
+impl Stream for TestStream {
+    fn send(&mut self, bytes: &[u8], data: &Buffers) -> Result<usize> {
+        let world = &mut *self.world.lock();
+        let at = self.at.ok_or(Errno::ENOTCONN)?;
+        let len = bytes.len() + data.len();
+        let connection = &world.connections[at];
+        if connection.reset || connection.ways[self.side].ended {
+            return Err(Errno::ECONNRESET);
+        }
+        let room = world.script.room.saturating_sub(connection.ways[self.side].bytes.len());
+        if room == 0 || len == 0 {
+            return Err(Errno::EAGAIN);
+        }
+        let first = !std::mem::replace(&mut world.connections[at].ways[self.side].begun, true);
+        let n = if first { len } else { world.some(len.min(room)) };
+        let mut all = vec![0; n];
+        world.moved += n;
+        let staged = n.min(bytes.len());
+        all[..staged].copy_from_slice(&bytes[..staged]);
+        data.gather(0, &mut all[staged..]);
+        world.connections[at].ways[self.side].bytes.extend(all);
+        Ok(n)
+    }
+
+    fn receive(&mut self, data: &Buffers, rest: &mut [u8]) -> Result<usize> {
+        let world = &mut *self.world.lock();
+        let at = self.at.ok_or(Errno::ECONNREFUSED)?;
+        if world.connections[at].reset {
+            return Err(Errno::ECONNRESET);
+        }
+        let way = &world.connections[at].ways[1 - self.side];
+        let most = way.bytes.len().min(data.len() + rest.len());
+        if most == 0 && way.ended {
+            return Ok(0);
+        }
+        let late = world.script.late;
+        if most == 0 || world.dice.one_in(late) {
+            return Err(Errno::EAGAIN);
+        }
+        let n = world.some(most);
+        world.moved += n;
+        let bytes: Vec<u8> = world.connections[at].ways[1 - self.side].bytes.drain(..n).collect();
+        let (placed, left) = bytes.split_at(n.min(data.len()));
+        data.fill(0, placed);
+        rest[..left.len()].copy_from_slice(left);
+        Ok(n)
+    }
+
+    fn local(&self) -> Result<SocketAddr> {
+        Ok(self.world.lock().connections[self.at.ok_or(Errno::ENOTCONN)?].ends[self.side])
+    }
+
+    fn finish(&mut self) {
+        let Some(at) = self.at else { return };
+        let world = &mut *self.world.lock();
+        world.connections[at].ways[self.side].ended = true;
+        world.connections[at].ways[1 - self.side].bytes.clear();
+    }
+}
+
+/// What the kernel does to a closed socket: the peer loses what was sent if something unread is
+/// left.
+impl Drop for TestStream {
+    fn drop(&mut self) {
+        let Some(at) = self.at else { return };
+        let world = &mut *self.world.lock();
+        let connection = &mut world.connections[at];
+        connection.reset |= !connection.ways[1 - self.side].bytes.is_empty();
+        connection.ways[self.side].ended = true;
+    }
+}
+
+/// The network of one engine.
+#[derive(Debug)]
+pub(super) struct TestNet {
+    world: Shared,
+    ip: IpAddr,
+    bound: Option<SocketAddr>,
+    token: Option<u64>,
+    watched: BTreeMap<u64, (Option<usize>, usize, Interest)>,
+    alarm: Option<Instant>,
+}
+
+impl TestNet {
+    /// The host's address.
+    pub(super) const fn ip(&self) -> IpAddr {
+        self.ip
+    }
+}
+
+impl Net for TestNet {
+    type Stream = TestStream;
+
+    fn bind(&mut self, address: SocketAddr) -> Result<SocketAddr> {
+        let port = match address.port() {
+            0 => self.world.lock().port(),
+            port => port,
+        };
+        let address = SocketAddr::new(address.ip(), port);
+        self.bound = Some(address);
+        Ok(address)
+    }
+
+    fn listen(&mut self, token: u64) -> Result<()> {
+        let port = self.bound.ok_or(Errno::EADDRNOTAVAIL)?.port();
+        self.world.lock().listeners.insert(SocketAddr::new(self.ip, port), VecDeque::new());
+        self.token = Some(token);
+        Ok(())
+    }
+
+    fn accept(&mut self) -> Result<Accepted<TestStream>> {
+        let bound = self.bound.ok_or(Errno::EAGAIN)?;
+        let at = SocketAddr::new(self.ip, bound.port());
+        let world = &mut *self.world.lock();
+        let next = world.listeners.get_mut(&at).and_then(VecDeque::pop_front);
+        let connection = next.ok_or(Errno::EAGAIN)?;
+        Ok(Accepted {
+            stream: TestStream { world: self.world.clone(), at: Some(connection), side: 1 },
+            peer: world.connections[connection].ends[0],
+        })
+    }
+
+    fn watch_listener(&mut self, token: u64, watch: bool) {
+        self.token = watch.then_some(token);
+    }
+
+    fn stop_listening(&mut self) {
+        if let Some(bound) = self.bound.take() {
+            self.world.lock().listeners.remove(&SocketAddr::new(self.ip, bound.port()));
+        }
+    }
+
+    fn connect(&mut self, from: Option<SocketAddr>, to: SocketAddr) -> Result<TestStream> {
+        let world = &mut *self.world.lock();
+        let ip = from.map(|from| from.ip()).filter(|ip| !ip.is_unspecified()).unwrap_or(self.ip);
+        let end = SocketAddr::new(ip, world.port());
+        let next = world.connections.len();
+        let at = world.listeners.get_mut(&to).map(|backlog| {
+            backlog.push_back(next);
+            next
+        });
+        if at.is_some() {
+            let ways = [Way::default(), Way::default()];
+            world.connections.push(Connection { ways, ends: [end, to], reset: false });
+        }
+        Ok(TestStream { world: self.world.clone(), at, side: 0 })
+    }
+
+    fn outcome(&mut self, stream: &TestStream) -> Result<()> {
+        stream.at.map(drop).ok_or(Errno::ECONNREFUSED)
+    }
+
+    fn watch(&mut self, stream: &TestStream, token: u64, interest: Interest) -> Result<()> {
+        self.watched.insert(token, (stream.at, stream.side, interest));
+        Ok(())
+    }
+
+    fn change(&mut self, stream: &TestStream, token: u64, interest: Interest) {
+        self.watched.insert(token, (stream.at, stream.side, interest));
+    }
+
+    fn ready(&mut self, out: &mut Vec<Ready>) -> bool {
+        let world = self.world.lock();
+        let backlog = |bound: SocketAddr| {
+            world.listeners.get(&SocketAddr::new(self.ip, bound.port())).map_or(0, VecDeque::len)
+        };
+        if let (Some(bound), Some(token)) = (self.bound, self.token)
+            && backlog(bound) != 0
+        {
+            out.push(Ready { token, read: true, write: false, ended: false });
+        }
+        for (token, (at, side, interest)) in &self.watched {
+            let connection = at.map(|at| &world.connections[at]);
+            let ended = connection.is_none_or(|connection| connection.reset);
+            let read = connection.is_some_and(|connection| {
+                let way = &connection.ways[1 - side];
+                !way.bytes.is_empty() || way.ended
+            });
+            let write = connection
+                .is_some_and(|connection| connection.ways[*side].bytes.len() < world.script.room);
+            let read = ended || (interest.read && read);
+            let write = ended || (interest.write && write);
+            if read || write {
+                out.push(Ready { token: *token, read, write, ended });
+            }
+        }
+        self.alarm.take_if(|at| *at <= world.now).is_some()
+    }
+
+    fn now(&self) -> Instant {
+        self.world.lock().now
+    }
+
+    fn wait_fd(&self) -> RawFd {
+        -1
+    }
+
+    fn set_alarm(&mut self, at: Option<Instant>) {
+        self.alarm = at;
+    }
+
+    fn wake(&mut self) {}
+}
