@@ -37,8 +37,14 @@ test: ## everything that must hold; ends with one line of totals
 test-mpi: build ## MPICH, Intel MPI and Open MPI: C programs, IMB, the whole suite of mpi4py
 	$(PYTHON) tests/mpi/run.py
 
-conformance: build ## what the manual pages promise, asked of the shm provider
+conformance: build ## what the manual pages promise, asked of shm and tcp; CONFORMANCE="-p tcp 'rma/*'"
+ifdef CONFORMANCE
 	$(PYTHON) tests/conformance/run.py $(CONFORMANCE)
+else
+	$(PYTHON) tests/conformance/run.py -p shm
+	$(PYTHON) tests/conformance/run.py -p tcp
+	$(PYTHON) tests/conformance/run.py -p tcp -e msg
+endif
 
 fuzz: ## parsers of bytes from the network on inputs by libFuzzer; FUZZ="--seconds 600 head"
 	$(PYTHON) tests/fuzz/run.py $(FUZZ)

@@ -21,6 +21,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULT = re.compile(r"^(?:test result: \w+\. )?(\d+) passed[;,] (\d+) failed[;,] (\d+) (?:ignored|skipped)")
 
 
+# Steps that are one test.
+PLAIN = {"install", "demo"}
+
+
 class Totals:
     """Counts of the whole run."""
 
@@ -125,16 +129,23 @@ def main():
 
     if not args.rust_only:
         if built:
-            command = [python, "tests/conformance/run.py"]
-            totals.step("conformance of shm", command, 900, counts=True)
+            suite = [python, "tests/conformance/run.py"]
+            totals.step("conformance of shm", suite, 900, counts=True)
+            # Threads vary everything; between processes, the cases as they are.
+            for title, kind in (("tcp", "rdm"), ("connections over tcp", "msg")):
+                command = [*suite, "-p", "tcp", "-e", kind]
+                totals.step(f"conformance of {title}", [*command, "-i", "threads"], 900, counts=True)
+                between = f"conformance of {title}, between processes"
+                totals.step(between, [*command, "-i", "processes", "--plain"], 900, counts=True)
         later = {
             "install": ["tests/install/run.py"],
             "demo": ["tests/demo/demo.py", "--quick", "--no-build"],
+            "two libraries on one wire": ["tests/mixed/run.py"],
             "MPI": ["tests/mpi/run.py", "--quick"],
         }
         for title, command in later.items():
             if built:
-                totals.step(title, [python, *command], 900, counts=title == "MPI")
+                totals.step(title, [python, *command], 900, counts=title not in PLAIN)
             else:
                 totals.skip(title, "there is no library")
 

@@ -32,7 +32,7 @@ static struct {
 	int		plain;		/* nothing is varied */
 	int		verbose;
 	char		**patterns;
-} choice = { .processes = 1, .threads = 1 };
+} choice = { .threads = 1, .processes = 1 };
 
 static struct { unsigned passed, failed, skipped, left_out; } total;
 

@@ -5,4 +5,5 @@ mod extensions;
 mod net;
 mod node;
 mod remote;
+mod storm;
 mod traffic;

@@ -78,6 +78,8 @@ struct World {
     /// Connections that wait to be accepted.
     listeners: HashMap<SocketAddr, VecDeque<usize>>,
     port: u16,
+    /// Bytes that were ever sent, and received.
+    moved: usize,
 }
 
 /// What all networks of one test share.
@@ -93,6 +95,7 @@ impl Shared {
             connections: Vec::new(),
             listeners: HashMap::new(),
             port: 50_000,
+            moved: 0,
         })))
     }
 
@@ -115,6 +118,11 @@ impl Shared {
     /// Lets time pass.
     pub(super) fn wait(&self, time: Duration) {
         self.lock().now += time;
+    }
+
+    /// Bytes that were ever sent, and received.
+    pub(super) fn moved(&self) -> usize {
+        self.lock().moved
     }
 
     /// Cuts all connections there are; what is on its way is lost.
@@ -175,6 +183,7 @@ impl Stream for TestStream {
         let first = !std::mem::replace(&mut world.connections[at].ways[self.side].begun, true);
         let n = if first { len } else { world.some(len.min(room)) };
         let mut all = vec![0; n];
+        world.moved += n;
         let staged = n.min(bytes.len());
         all[..staged].copy_from_slice(&bytes[..staged]);
         data.gather(0, &mut all[staged..]);
@@ -198,6 +207,7 @@ impl Stream for TestStream {
             return Err(Errno::EAGAIN);
         }
         let n = world.some(most);
+        world.moved += n;
         let bytes: Vec<u8> = world.connections[at].ways[1 - self.side].bytes.drain(..n).collect();
         let (placed, left) = bytes.split_at(n.min(data.len()));
         data.fill(0, placed);

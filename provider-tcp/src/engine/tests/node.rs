@@ -200,13 +200,24 @@ impl Node {
         meta: TxMeta,
         kind: RmaKind,
         bytes: &mut [u8],
+        remote: (u64, u64),
+    ) -> Result<()> {
+        self.rma_into(meta, kind, &[iov(bytes)], remote)
+    }
+
+    /// The same with memory that somebody else holds.
+    pub(super) fn rma_into(
+        &mut self,
+        meta: TxMeta,
+        kind: RmaKind,
+        pieces: &[IoVec],
         (addr, key): (u64, u64),
     ) -> Result<()> {
-        let remote = [RmaIov { addr, len: bytes.len(), key }];
-        let pieces = [iov(bytes)];
-        let op = RmaOp { meta, kind, iov: &pieces, remote: &remote };
+        let len = pieces.iter().map(|piece| piece.len).sum();
+        let remote = [RmaIov { addr, len, key }];
+        let op = RmaOp { meta, kind, iov: pieces, remote: &remote };
         let peer = self.engine.resolve(self.ep, meta.dest)?;
-        self.engine.post_rma(self.ep, peer, &op, buffers(&pieces))
+        self.engine.post_rma(self.ep, peer, &op, buffers(pieces))
     }
 
     /// An atomic operation on the front of the peer's memory under `key`.
