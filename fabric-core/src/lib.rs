@@ -26,6 +26,7 @@ pub mod mr;
 pub mod op;
 pub mod options;
 pub mod param;
+pub mod persist;
 pub mod rdm;
 pub mod ring;
 pub mod slab;

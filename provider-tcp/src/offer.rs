@@ -18,6 +18,7 @@ use fabric_core::{
     discovery::{Rejection, Request},
     flags::{Flags, MrMode, Order},
     param::{InterfaceFilter, known},
+    persist,
 };
 
 pub use kinds::Kind;
@@ -76,7 +77,7 @@ const TX_OP_FLAGS: Flags = Flags::COMPLETION
     .union(Flags::INJECT_COMPLETE)
     .union(Flags::TRANSMIT_COMPLETE)
     .union(Flags::DELIVERY_COMPLETE)
-    .union(Flags::COMMIT_COMPLETE);
+    .union(if persist::POSSIBLE { Flags::COMMIT_COMPLETE } else { Flags::empty() });
 
 fn interfaces() -> fabric_core::Result<Interfaces> {
     let filter = known::TCP_IFACE.text().and_then(|text| InterfaceFilter::parse(&text));

@@ -7,6 +7,12 @@ use percale_tests::programs::{Running, compile};
 /// No program takes longer, on a busy machine either.
 const DEADLINE: Duration = Duration::from_secs(70);
 
+/// Atomic operations, refusals and commits between two endpoints of this library.
+#[test]
+fn extensions() {
+    run("extensions", &[]);
+}
+
 /// Connected endpoints that receive from one context.
 #[test]
 fn shared_receive() {

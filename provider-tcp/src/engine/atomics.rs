@@ -16,6 +16,7 @@ use super::{
     Core, Engine,
     conn::{Conn, Control, Pieces, Sink},
     receive::{Broken, NEED_READ, NEED_WRITE},
+    remote::{commit, commits},
     transmit::{TxKind, TxOp},
 };
 use crate::{
@@ -35,6 +36,7 @@ pub(crate) struct Operands {
     values: Box<[u8]>,
     data: Option<u64>,
     answer: Option<Answer>,
+    commit: bool,
 }
 
 impl Operands {
@@ -105,8 +107,9 @@ impl<L: Lock> Core<L> {
         match self.check_atomic(conn, atomic, header) {
             Ok(pieces) => {
                 let values = vec![0; header.payload_len()].into_boxed_slice();
-                let (data, answer) = (header.cq_data(), header.answer());
-                Ok(Sink::Atomic(Box::new(Operands { atomic, pieces, values, data, answer })))
+                let (data, answer, commit) = (header.cq_data(), header.answer(), commits(header));
+                let operands = Operands { atomic, pieces, values, data, answer, commit };
+                Ok(Sink::Atomic(Box::new(operands)))
             }
             Err(reason) => conn.refusal(header.answer(), reason).map(Sink::Refuse),
         }
@@ -139,6 +142,9 @@ impl<L: Lock> Core<L> {
     ) -> Result<(), Broken> {
         match apply(operands) {
             Ok(values) => {
+                if operands.commit {
+                    commit(&operands.pieces);
+                }
                 self.applied(conn, operands);
                 match operands.answer {
                     Some(Answer::Atomic) => conn.tx.control.push_back(Control::Values(values)),

@@ -108,7 +108,7 @@ pub(crate) enum Sink {
     /// To the heap, until a receive is posted.
     Keep { bytes: Box<[u8]>, arrival: Arrival, ack: bool },
     /// To memory that a peer writes.
-    Write { pieces: Pieces, data: Option<u64>, ack: bool },
+    Write { pieces: Pieces, data: Option<u64>, ack: bool, commit: bool },
     /// To the buffers of a read.
     Read { op: Handle, buffers: Buffers },
     /// Nowhere.

@@ -19,6 +19,7 @@ use fabric_core::{
 use super::{
     Body, Core, Engine, SCRATCH,
     conn::{Conn, Control, Phase, Sink, State},
+    remote::commit,
 };
 use crate::{
     frame::head::{Answer, HeadFlags, Header, Op, Parsed, parse},
@@ -437,7 +438,10 @@ impl<L: Lock> Core<L> {
                 self.arrived_whole(conn.ep, &arrival, bytes);
                 ack
             }
-            Sink::Write { pieces, data, ack } => {
+            Sink::Write { pieces, data, ack, commit: commits } => {
+                if commits {
+                    commit(&pieces);
+                }
                 if let Some(ep) = self.eps.get_mut(conn.ep) {
                     ep.written(conn.peer, &pieces, got, data);
                 }

@@ -9,6 +9,7 @@ use fabric_core::{
     matching::PeerId,
     mem::{Buffers, Payload},
     op::{RmaIov, RmaKind, RmaOp},
+    persist,
     slab::Handle,
 };
 
@@ -19,7 +20,7 @@ use super::{
     transmit::{TxKind, TxOp},
 };
 use crate::{
-    frame::head::{Answer, HeadError, Header, Ranges, Refusal},
+    frame::head::{Answer, HeadError, HeadFlags, Header, Ranges, Refusal},
     net::Net,
 };
 
@@ -112,8 +113,8 @@ impl<L: Lock> Core<L> {
     ) -> Result<Sink, Broken> {
         match self.check(conn, header.ranges(), NEED_WRITE) {
             Ok(pieces) => {
-                let (data, ack) = (header.cq_data(), wants_ack(header));
-                Ok(Sink::Write { pieces, data, ack })
+                let (data, ack, commit) = (header.cq_data(), wants_ack(header), commits(header));
+                Ok(Sink::Write { pieces, data, ack, commit })
             }
             Err(reason) => conn.refusal(header.answer(), reason).map(Sink::Refuse),
         }
@@ -188,6 +189,20 @@ impl<L: Lock> Core<L> {
             return Err(Errno::EPROTO);
         }
         Ok(Sink::Read { op, buffers })
+    }
+}
+
+/// Whether what a peer changes has to be in persistent memory before it hears of it.
+pub(super) const fn commits(header: &Header) -> bool {
+    header.flags().contains(HeadFlags::COMMIT_COMPLETE)
+}
+
+/// Brings what a peer has changed to persistent memory.
+pub(super) fn commit(pieces: &Pieces) {
+    for (memory, region) in pieces {
+        if region.is_open() {
+            persist::write_back(memory);
+        }
     }
 }
 

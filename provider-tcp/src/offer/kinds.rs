@@ -5,6 +5,7 @@ use fabric_core::{
     discovery::Request,
     flags::Flags,
     param::known,
+    persist,
 };
 
 /// A kind of endpoint, in the order of the listing.
@@ -21,7 +22,9 @@ pub enum Kind {
 /// `FI_SHARED_CONTEXT`.
 const SHARED: usize = usize::MAX;
 
-const BOTH: Flags = Flags::MSG.union(Flags::RMA).union(Flags::RMA_PMEM);
+const BOTH: Flags = Flags::MSG.union(Flags::RMA).union(PMEM);
+/// Not on processors whose caches cannot be written back.
+const PMEM: Flags = if persist::POSSIBLE { Flags::RMA_PMEM } else { Flags::empty() };
 const TX: Flags = BOTH.union(Flags::READ).union(Flags::WRITE).union(Flags::SEND);
 const RX: Flags = BOTH
     .union(Flags::RECV)
