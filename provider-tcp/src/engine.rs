@@ -22,6 +22,7 @@ mod atomics;
 mod conn;
 mod connect;
 mod failure;
+mod forget;
 mod life;
 mod msg;
 mod receive;
@@ -61,6 +62,7 @@ pub(crate) use self::{
 };
 use self::{
     conn::Conn,
+    forget::Forgotten,
     rx_context::RxContext,
     timers::{Due, Timers},
     transmit::TxOp,
@@ -76,7 +78,7 @@ use crate::{
 pub(crate) struct Limits {
     /// Largest inject, in bytes.
     pub(crate) inject: usize,
-    /// Operations that wait to be sent at the same time.
+    /// Operations that wait to be sent before posts make progress.
     pub(crate) outstanding: usize,
     /// Receives may name their sender.
     pub(crate) directed: bool,
@@ -107,6 +109,8 @@ pub(crate) enum Body {
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddress,
+    /// How the address vector has it, if that is another host's view of the same.
+    listed: Option<SocketAddress>,
     pub(crate) conn: Option<Handle>,
     /// Operations that wait for a connection.
     pub(crate) waiting: VecDeque<Handle>,
@@ -155,6 +159,7 @@ pub(crate) struct Ep<L: Lock> {
     pub(crate) stats: Stats,
     pub(crate) peers: Vec<Peer>,
     by_address: HashMap<SocketAddress, PeerId>,
+    forgotten: Forgotten,
     routes: Routes,
     /// Where it listens.
     pub(crate) local: Option<SocketAddress>,
@@ -194,6 +199,8 @@ pub(crate) struct Engine<L: Lock, N: Net> {
     patience: Option<Duration>,
     /// Something may be on its way to a peer, and will be looked after.
     looking: bool,
+    /// When that was done last.
+    looked: Instant,
     /// A thread sleeps, or is about to.
     asleep: bool,
 }
@@ -217,7 +224,6 @@ impl<L: Lock, N: Net> fmt::Debug for Engine<L, N> {
 impl<L: Lock, N: Net> Engine<L, N> {
     pub(crate) fn new(net: N, patience: Option<Duration>) -> Self {
         Self {
-            net,
             core: Core {
                 eps: Slab::new(usize::MAX),
                 contexts: Slab::new(usize::MAX),
@@ -232,7 +238,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
             timers: Timers::default(),
             patience,
             looking: patience.is_none(),
+            looked: net.now(),
             asleep: false,
+            net,
         }
     }
 
@@ -284,6 +292,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
             if self.core.eps.get(Handle::from_raw(event.token ^ LISTENER)).is_some() {
                 self.accept(Handle::from_raw(event.token ^ LISTENER));
             }
+            return;
+        }
+        if event.ended && self.ended_unread(handle) {
             return;
         }
         if event.write {
@@ -397,6 +408,7 @@ impl<L: Lock> Ep<L> {
             stats: Stats::default(),
             peers: Vec::new(),
             by_address: HashMap::new(),
+            forgotten: Forgotten::default(),
             routes: Routes::default(),
             local: None,
             nonce: NonZeroU32::new(random() as u32).unwrap_or(NonZeroU32::MIN),
@@ -417,7 +429,9 @@ impl<L: Lock> Ep<L> {
         let mut routes = std::mem::take(&mut self.routes);
         let peer = routes.resolve(addr, |bytes| {
             let address = SocketAddress::parse(bytes)?;
-            Ok(self.peer(address))
+            let peer = self.peer(address);
+            self.peers[peer as usize].list(address);
+            Ok(peer)
         });
         self.routes = routes;
         peer
@@ -425,24 +439,33 @@ impl<L: Lock> Ep<L> {
 
     /// The peer with this address, made known if it was not.
     pub(crate) fn peer(&mut self, address: SocketAddress) -> PeerId {
-        let next = self.peers.len() as PeerId;
-        let peer = *self.by_address.entry(address).or_insert(next);
-        if peer == next {
-            self.peers.push(Peer {
-                address,
-                conn: None,
-                waiting: VecDeque::new(),
-                failures: 0,
-                retry: None,
-                give_up: None,
-                given_time: false,
-                met: false,
-                identity: Identity::default(),
-                sender: Sender::default(),
-                kept: 0,
-            });
+        let address = self.from_here(address);
+        if let Some(peer) = self.by_address.get(&address) {
+            return *peer;
         }
+        let peer = match self.forgotten.take() {
+            Some(peer) => {
+                self.peers[peer as usize] = Peer::new(address);
+                peer
+            }
+            None => {
+                self.peers.push(Peer::new(address));
+                (self.peers.len() - 1) as PeerId
+            }
+        };
+        self.by_address.insert(address, peer);
         peer
+    }
+
+    /// An address as it is here. The interface of a link-local one is a number of the host that has
+    /// told it; a link-local endpoint has peers at its own link only.
+    fn from_here(&self, address: SocketAddress) -> SocketAddress {
+        match self.local {
+            Some(local) if local.is_link_local() && address.is_link_local() => {
+                address.with_scope(local.scope())
+            }
+            _ => address,
+        }
     }
 
     /// How completions name a peer.
@@ -455,7 +478,7 @@ impl<L: Lock> Ep<L> {
         if let Some(av) = self.routes.av()
             && state.sender.is_stale(av)
         {
-            state.sender.refresh(av, &state.address.to_bytes());
+            state.sender.refresh(av, &state.listed.unwrap_or(state.address).to_bytes());
         }
         state.sender.id()
     }

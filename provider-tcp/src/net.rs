@@ -47,8 +47,10 @@ pub(crate) trait Stream: Send + 'static {
 pub(crate) struct Life {
     /// Bytes of ours are not acknowledged yet.
     pub(crate) owes: bool,
-    /// It has been asked again for an acknowledgement, and has not answered.
-    pub(crate) asked: bool,
+    /// How often the oldest of them have been sent again.
+    pub(crate) again: u8,
+    /// How often it has been asked whether it has room now, and has not answered.
+    pub(crate) probes: u8,
     /// Since it was last heard.
     pub(crate) silence: Duration,
 }
@@ -71,6 +73,8 @@ pub(crate) struct Ready {
     pub(crate) read: bool,
     /// There is room to write.
     pub(crate) write: bool,
+    /// It has failed, or ended in both directions. Told whatever the interest.
+    pub(crate) ended: bool,
 }
 
 /// A stream that a peer has opened.

@@ -5,7 +5,7 @@ use std::{
     fmt,
     os::fd::{AsFd, RawFd},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use fabric_core::{
@@ -29,8 +29,6 @@ use crate::{
     offer, settings,
 };
 
-/// How long a request may take to arrive, once its socket is connected.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Requests that may be on their way, or wait to be read.
 const REQUESTS: usize = 4096;
 /// The backlog of those who name none.
@@ -297,7 +295,7 @@ impl State {
             if self.poller.watch(stream.as_fd(), handle.raw(), interest).is_err() {
                 continue;
             }
-            let deadline = Instant::now() + HANDSHAKE;
+            let deadline = Instant::now() + settings::connect_timeout();
             let arriving =
                 Arriving { socket: stream, from: peer.into(), bytes: Vec::new(), deadline };
             let _ = self.arriving.insert(arriving);

@@ -40,6 +40,8 @@ static TURN: Mutex<()> = Mutex::new(());
 #[derive(Debug)]
 pub struct Program {
     path: PathBuf,
+    /// Set for every run.
+    variables: Vec<(&'static str, &'static str)>,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -61,7 +63,13 @@ impl Program {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let path = scratch(&format!("hosts-{name}"));
         compile(&format!("hosts/{name}.c"), &path);
-        Self { path, _turn: turn }
+        Self { path, variables: Vec::new(), _turn: turn }
+    }
+
+    /// Sets a variable of the environment for its runs.
+    pub fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.variables.push((name, value));
+        self
     }
 
     /// Runs it to its good end.
@@ -76,7 +84,9 @@ impl Program {
             return self.start(command).finish(&self.title(args));
         };
         // What is left is looked for again and again, since killed children end in their time.
-        let script = "mount -t tmpfs -o size=1m none /dev/shm && \"$0\" \"$@\" || exit $?
+        let script = "mount -t tmpfs -o size=1m none /dev/shm || exit $?
+            ip link set lo up
+            \"$0\" \"$@\" || exit $?
             for look in $(seq 100); do
                 files=$(ls -A /dev/shm) names=$(grep -c '@percale/' /proc/net/unix)
                 [ -z \"$files\" ] && [ \"$names\" = 0 ] && exit 0
@@ -115,6 +125,7 @@ impl Program {
     fn start(&self, mut command: Command) -> Running {
         let cpu = cpu_of_children();
         let child = command
+            .envs(self.variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

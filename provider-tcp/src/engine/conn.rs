@@ -11,6 +11,7 @@ use fabric_core::{
     slab::Handle,
 };
 
+use super::life::Pulse;
 use crate::{
     frame::{
         Endian,
@@ -52,8 +53,7 @@ pub(crate) struct Conn<S> {
     pub(crate) asked: Vec<(RtsIndex, Asked)>,
     /// Looks in a row that found nothing.
     pub(crate) idle: u32,
-    /// Looks in a row that found the peer's kernel owing an answer.
-    pub(crate) unheard: u8,
+    pub(crate) pulse: Pulse,
     /// What the net was asked to tell.
     pub(crate) watched: Interest,
 }
@@ -265,7 +265,7 @@ impl<S> Conn<S> {
             announced: Vec::new(),
             asked: Vec::new(),
             idle: 0,
-            unheard: 0,
+            pulse: Pulse::default(),
             watched: Interest { read: false, write: false },
         }
     }

@@ -20,16 +20,13 @@ use crate::{
     address::SocketAddress,
     frame::{
         Endian,
-        cm::{CM_HEADER_LEN, CmHeader, CmKind, CmMessage},
+        cm::{CM_HEADER_LEN, CmError, CmHeader, CmKind, CmMessage},
         extension::{Extension, Features},
-        record::{Greeting, Record, rendezvous_allowed},
+        record::{Greeting, Record, is_ofi_rxm, rendezvous_allowed},
     },
     net::{Accepted, Net, Stream},
 };
 
-/// How long a stranger may take to say who it is. Whoever we have connected to may take longer to
-/// answer: it is alive as long as its kernel is, and computes.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Between two attempts to reach a peer: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -149,6 +146,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
         for op in waiting {
             self.core.finish(op, Err(reason));
         }
+        // Nobody else can satisfy receives that name it.
+        self.core.peer_down(ep, peer, None, reason);
     }
 
     /// The socket of a connection of ours is connected, or is not.
@@ -160,14 +159,17 @@ impl<L: Lock, N: Net> Engine<L, N> {
             Err(Errno::EAGAIN) => return,
             Err(reason) => return self.down(handle, reason),
         }
+        let patience = self.core.eps.get(conn.ep).map_or(Duration::ZERO, |ep| ep.limits.connect);
         let request = self.core.request(conn.ep);
         let sent = request.and_then(|request| send_whole(&mut conn.stream, &request));
         if let Err(reason) = sent {
             return self.down(handle, reason);
         }
         conn.state = State::Requested;
-        conn.deadline = Some(now + HANDSHAKE);
-        self.schedule(now + HANDSHAKE, Due::Handshake(handle));
+        // Whoever we have connected to may take longer to answer: it is alive as long as its kernel
+        // is, and computes. That it does not answer is said, though.
+        conn.deadline = Some(now + patience);
+        self.schedule(now + patience, Due::Handshake(handle));
         if !self.looking {
             self.watch_over();
         }
@@ -176,12 +178,13 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// Takes what peers have opened.
     pub(super) fn accept(&mut self, ep: Handle) {
+        let Some(patience) = self.core.eps.get(ep).map(|ep| ep.limits.connect) else { return };
         for _ in 0..ACCEPTS {
             match self.net.accept() {
                 Ok(Accepted { stream, peer }) => {
                     let mut conn = Conn::new(stream, ep, PeerId::MAX, State::Accepted);
                     conn.from = Some(peer.into());
-                    let deadline = self.net.now() + HANDSHAKE;
+                    let deadline = self.net.now() + patience;
                     conn.deadline = Some(deadline);
                     match self.adopt(conn) {
                         Ok(handle) => self.schedule(deadline, Due::Handshake(handle)),
@@ -216,10 +219,16 @@ impl<L: Lock, N: Net> Engine<L, N> {
             return false;
         }
         let have = conn.rx.carry.len();
+        let from = conn.from;
         let want = match cm_len(&conn.rx.carry) {
             Ok(want) => want,
-            Err(reason) => {
-                self.down(handle, reason);
+            Err(error) => {
+                if let Some(from) = from {
+                    fabric_core::warn!("tcp", Subsys::EpCtrl, "{from} is let go: {error}");
+                } else {
+                    fabric_core::warn!("tcp", Subsys::EpCtrl, "{error}");
+                }
+                self.down(handle, Errno::EPROTO);
                 return true;
             }
         };
@@ -269,6 +278,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
             }
             (State::Accepted, CmKind::Request) => {
                 conn.endian = head.endian;
+                if is_ofi_rxm(data) {
+                    return self.refuse_ofi_rxm(handle);
+                }
                 let greeting = Greeting::parse(data).map_err(|_| Errno::EPROTO)?;
                 self.admit(handle, &greeting)
             }
@@ -282,6 +294,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let (ep, endian) = (conn.ep, conn.endian);
         let from = conn.from.ok_or(Errno::EPROTO)?;
         let address = from.with_port(greeting.record.port).canonical();
+        self.forget_peers(ep);
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EPROTO)?;
         let port = state.local.ok_or(Errno::EPROTO)?.port();
         let own = |stream: &N::Stream| own_end(stream, port);
@@ -330,9 +343,27 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// Turns a request down; it is returned with the refusal.
     fn refuse(&mut self, handle: Handle, greeting: &Greeting) -> Result<()> {
+        self.refuse_with(handle, &greeting.record.bytes())
+    }
+
+    /// The peer speaks another protocol, which it would notice by wrong bytes only.
+    fn refuse_ofi_rxm(&mut self, handle: Handle) -> Result<()> {
+        if let Some(from) = self.conns.get(handle).and_then(|conn| conn.from) {
+            fabric_core::warn!(
+                "tcp",
+                Subsys::EpCtrl,
+                "{from} is refused: it speaks the protocol of the provider tcp;ofi_rxm, and this is tcp"
+            );
+        }
+        self.refuse_with(handle, &[])
+    }
+
+    fn refuse_with(&mut self, handle: Handle, data: &[u8]) -> Result<()> {
         let Some(mut conn) = self.conns.remove(handle) else { return Ok(()) };
-        let message = CmMessage::new(CmKind::Reject, &greeting.record.bytes());
-        let _ = send_whole(&mut conn.stream, &message.map_err(|_| Errno::EINVAL)?);
+        let message = CmMessage::new(CmKind::Reject, data).map_err(|_| Errno::EINVAL)?;
+        // A peer that has left needs no refusal.
+        let _ = send_whole(&mut conn.stream, &message);
+        conn.stream.finish();
         Ok(())
     }
 
@@ -383,12 +414,11 @@ impl<L: Lock, N: Net> Engine<L, N> {
         conn.deadline = None;
         let Some(ep) = self.core.eps.get(conn.ep) else { return };
         let Some(peer) = ep.peers.get(conn.peer as usize) else { return };
-        let to = peer.address;
+        let (to, patience) = (peer.address, ep.limits.connect.as_secs());
         fabric_core::warn!(
             "tcp",
             Subsys::EpCtrl,
-            "{to} is connected, but has not answered for {} s: it makes no progress, or is no fabric endpoint",
-            HANDSHAKE.as_secs()
+            "{to} is connected, but has not answered for {patience} s: it makes no progress, or is no fabric endpoint"
         );
     }
 
@@ -463,16 +493,10 @@ fn own_end(stream: &impl Stream, port: u16) -> Result<SocketAddress> {
 }
 
 /// Bytes of the connection message that begins so, as far as they show.
-fn cm_len(bytes: &[u8]) -> Result<usize> {
+fn cm_len(bytes: &[u8]) -> std::result::Result<usize, CmError> {
     match bytes.first_chunk::<CM_HEADER_LEN>() {
         None => Ok(CM_HEADER_LEN),
-        Some(head) => {
-            let head = CmHeader::parse(head).map_err(|error| {
-                fabric_core::warn!("tcp", Subsys::EpCtrl, "{error}");
-                Errno::EPROTO
-            })?;
-            Ok(CM_HEADER_LEN + head.len)
-        }
+        Some(head) => Ok(CM_HEADER_LEN + CmHeader::parse(head)?.len),
     }
 }
 

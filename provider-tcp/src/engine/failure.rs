@@ -28,7 +28,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 // Another connection to this peer may have come up meanwhile.
                 let own = self.core.peer_mut(ep, peer).is_some_and(|p| p.conn == Some(handle));
                 if own {
-                    self.not_reached(ep, peer, reason, state == State::Requested);
+                    // A peer that closes has been there; one that is silent has gone.
+                    let met = state == State::Requested && reason != Errno::ETIMEDOUT;
+                    self.not_reached(ep, peer, reason, met);
                 }
             }
             State::Open => {
@@ -42,6 +44,21 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 self.core.disconnected(ep);
             }
         }
+    }
+
+    /// A stream has ended. Whoever reads or writes it learns that; one that nobody reads, since a
+    /// message on it has no receive, would be told of again and again. `true`: it is gone.
+    pub(super) fn ended_unread(&mut self, handle: Handle) -> bool {
+        let Some(conn) = self.conns.get(handle) else { return false };
+        let unread = matches!(conn.rx.phase, Phase::Stalled(_));
+        if unread {
+            let reason = match self.net.outcome(&conn.stream) {
+                Ok(()) | Err(Errno::EAGAIN) => Errno::ECONNRESET,
+                Err(reason) => reason,
+            };
+            self.down(handle, reason);
+        }
+        unread
     }
 
     /// Takes back what was posted with `context` and has not begun. Nothing found is fine, too: the
@@ -103,7 +120,7 @@ impl<L: Lock> Core<L> {
             self.finish(op, Err(reason));
         }
         self.cut_receives(conn.ep, conn.rx.phase, conn.asked, reason);
-        self.peer_down(conn.ep, conn.peer, handle, reason);
+        self.peer_down(conn.ep, conn.peer, Some(handle), reason);
     }
 
     /// Ends the receives that messages of a connection have taken.

@@ -9,11 +9,7 @@ use std::time::Duration;
 
 use fabric_core::{Errno, lock::Lock, log::Subsys, slab::Handle};
 
-use super::{
-    Engine,
-    conn::{Conn, State},
-    timers::Due,
-};
+use super::{Engine, conn::State, timers::Due};
 use crate::net::{Life, Net, Stream};
 
 /// Looks within the bound, so that a death is told that much later than the bound at most.
@@ -23,6 +19,9 @@ const LOOK_MAX: Duration = Duration::from_secs(5);
 /// Looks in a row that find a peer's kernel silent before that counts: it may have been asked just
 /// now, after a long time in which there was nothing to ask.
 const CERTAIN: u8 = 2;
+/// A kernel answers questions that follow each other closely only once, so that one that is not
+/// answered means nothing for so long.
+const ONCE: Duration = Duration::from_secs(2);
 /// Staging memory that a connection without traffic keeps.
 const KEPT: usize = 4 << 10;
 
@@ -40,6 +39,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
     pub(super) fn look(&mut self) {
         self.looking = false;
         let Some(bound) = self.patience else { return };
+        let now = self.net.now();
+        let since = now.saturating_duration_since(self.looked);
+        self.looked = now;
         let mut owed = false;
         let mut dead: Vec<Handle> = Vec::new();
         for (handle, conn) in self.conns.iter_mut() {
@@ -48,7 +50,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             }
             let Some(life) = conn.stream.life() else { continue };
             owed |= life.owes || !conn.tx.is_idle();
-            if conn.is_dead(life, bound) {
+            if conn.pulse.look(life, since, bound) {
                 dead.push(handle);
             } else if conn.tx.is_idle() && conn.tx.out.capacity() > KEPT {
                 conn.tx.out = Vec::new();
@@ -77,11 +79,29 @@ impl<L: Lock, N: Net> Engine<L, N> {
     }
 }
 
-impl<S> Conn<S> {
-    /// Takes a look at the peer's life into account.
-    fn is_dead(&mut self, life: Life, bound: Duration) -> bool {
-        self.unheard = if life.asked { self.unheard.saturating_add(1) } else { 0 };
-        self.unheard >= CERTAIN && life.silence >= bound
+/// What looks at a peer's life have found so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pulse {
+    /// How often bytes had been sent again when the peer's kernel was last heard. A kernel without
+    /// room answers each time, and the bytes are sent again after ever longer pauses.
+    answered: u8,
+    /// Looks in a row that found it asked and silent.
+    silent: u8,
+}
+
+impl Pulse {
+    /// Takes a look into account, the last one having been `since` ago. `true`: it is dead.
+    fn look(&mut self, life: Life, since: Duration, bound: Duration) -> bool {
+        if life.silence < since || !life.owes {
+            self.answered = life.again;
+        }
+        let asked = match life.probes.max(life.again.saturating_sub(self.answered)) {
+            0 => false,
+            1 => life.silence >= ONCE,
+            _ => true,
+        };
+        self.silent = if asked { self.silent.saturating_add(1) } else { 0 };
+        self.silent >= CERTAIN && life.silence >= bound
     }
 }
 
@@ -89,20 +109,45 @@ impl<S> Conn<S> {
 mod tests {
     use super::*;
 
+    const BOUND: Duration = Duration::from_secs(3);
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    fn life(again: u8, probes: u8, silence: u64) -> Life {
+        Life { owes: true, again, probes, silence: Duration::from_secs(silence) }
+    }
+
     #[test]
     fn silence_counts_where_an_answer_is_due() {
-        let mut conn = Conn::new((), Handle::from_raw(1), 0, State::Open);
-        let bound = Duration::from_secs(3);
-        let life = |asked, secs| Life { owes: true, asked, silence: Duration::from_secs(secs) };
-        // Nobody has asked for long, or only just now.
-        assert!(!conn.is_dead(life(false, 100), bound));
-        assert!(!conn.is_dead(life(true, 100), bound));
-        assert!(!conn.is_dead(life(false, 0), bound));
-        // Asked, and silent for ever longer.
-        for secs in 0..3 {
-            assert!(!conn.is_dead(life(true, secs), bound));
+        let mut pulse = Pulse::default();
+        for silence in 1..100 {
+            assert!(!pulse.look(life(0, 0, silence), PAUSE, BOUND));
         }
-        assert!(conn.is_dead(life(true, 3), bound));
-        assert!(!conn.is_dead(life(true, 0), bound));
+        // Asked just now, after all that time.
+        assert!(!pulse.look(life(0, 2, 100), PAUSE, BOUND));
+        assert!(!pulse.look(life(0, 0, 0), PAUSE, BOUND));
+        // Asked, and silent for ever longer.
+        assert!(!pulse.look(life(0, 2, 1), PAUSE, BOUND));
+        assert!(!pulse.look(life(0, 2, 2), PAUSE, BOUND));
+        assert!(pulse.look(life(0, 2, 3), PAUSE, BOUND));
+    }
+
+    #[test]
+    fn bytes_that_are_sent_again_ask() {
+        let mut pulse = Pulse::default();
+        assert!(!pulse.look(life(1, 0, 1), PAUSE, BOUND));
+        assert!(!pulse.look(life(2, 0, 2), PAUSE, BOUND));
+        assert!(pulse.look(life(2, 0, 3), PAUSE, BOUND));
+    }
+
+    /// It answers each time that it has no room; until it is asked again it has nothing to answer.
+    #[test]
+    fn a_kernel_without_room_is_alive() {
+        let mut pulse = Pulse::default();
+        for again in 1..15 {
+            assert!(!pulse.look(life(again, 0, 0), PAUSE, BOUND));
+            for silence in 1..60 {
+                assert!(!pulse.look(life(again, 0, silence), PAUSE, BOUND));
+            }
+        }
     }
 }

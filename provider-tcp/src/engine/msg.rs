@@ -108,7 +108,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
         msg.greeting = data.to_vec();
         (msg.eq, msg.phase) = (Some(eq), Phase::Connecting);
-        state.peer(to);
+        let peer = state.peer(to);
+        let to = state.peers.get(peer as usize).map_or(to, |peer| peer.address);
         let begun = self.net.connect(local.map(SocketAddress::get), to.get()).and_then(|stream| {
             let mut conn = Conn::new(stream, ep, PEER, State::Connecting);
             conn.deadline = Some(deadline);

@@ -22,7 +22,7 @@ use super::{
     remote::commit,
 };
 use crate::{
-    frame::head::{Answer, HeadFlags, Header, Op, Parsed, parse},
+    frame::head::{Answer, HeadError, HeadFlags, Header, Op, Parsed, parse},
     net::{Net, Stream},
 };
 
@@ -300,7 +300,7 @@ impl<L: Lock> Core<L> {
                             self.begin_at(me, conn, &header)?;
                         }
                         Err(error) => {
-                            fabric_core::warn!("tcp", Subsys::EpData, "{error}");
+                            self.say_broken(conn, &error);
                             return Err(Errno::EPROTO);
                         }
                     }
@@ -308,6 +308,15 @@ impl<L: Lock> Core<L> {
             }
         }
         Ok(at)
+    }
+
+    /// A peer has sent what cannot be understood.
+    #[cold]
+    fn say_broken<S>(&self, conn: &Conn<S>, error: &HeadError) {
+        let Some(ep) = self.eps.get(conn.ep) else { return };
+        let Some(peer) = ep.peers.get(conn.peer as usize) else { return };
+        let from = peer.address;
+        fabric_core::warn!("tcp", Subsys::EpData, "{from} is let go: {error}");
     }
 
     /// Bytes have arrived in their place.

@@ -25,6 +25,8 @@ const KEPT_PEER: usize = 16 << 20;
 const KEPT_ALL: usize = 256 << 20;
 /// The same where somebody may be waiting.
 const KEPT_MAX: usize = 1 << 30;
+/// What keeping a message takes beside its bytes.
+const KEPT_EACH: usize = 128;
 
 /// A receive context.
 pub(crate) struct RxContext<L: Lock> {
@@ -227,6 +229,7 @@ impl<L: Lock> Core<L> {
     /// Counts a message without a receive that is to go to the heap; `false` if it may not.
     pub(super) fn hold(&mut self, ep: Handle, peer: PeerId, len: usize, waits: bool) -> bool {
         let Some((ep, context)) = self.receiver(ep) else { return false };
+        let len = len.saturating_add(KEPT_EACH);
         let held = ep.peers.get(peer as usize).map_or(0, |peer| peer.kept);
         let within = |held: usize, limit| held.checked_add(len).is_some_and(|sum| sum <= limit);
         let may = within(held, KEPT_PEER) && within(context.kept, KEPT_ALL);
@@ -245,6 +248,7 @@ impl<L: Lock> Core<L> {
     /// Bytes that were kept are not any more.
     pub(super) fn let_go(&mut self, ep: Handle, key: Key, len: usize) {
         let Some((ep, context)) = self.receiver(ep) else { return };
+        let len = len.saturating_add(KEPT_EACH);
         context.kept = context.kept.saturating_sub(len);
         let peer = ep.peer_of(key);
         if let Some(peer) = ep.peers.get_mut(peer as usize) {
@@ -263,12 +267,19 @@ impl<L: Lock> Core<L> {
 
     /// Nobody else can satisfy receives that name this peer, and what it had announced on a
     /// connection is gone.
-    pub(super) fn peer_down(&mut self, ep: Handle, peer: PeerId, conn: Handle, reason: Errno) {
+    pub(super) fn peer_down(
+        &mut self,
+        ep: Handle,
+        peer: PeerId,
+        conn: Option<Handle>,
+        reason: Errno,
+    ) {
         let Some((state, context)) = self.receiver(ep) else { return };
         let Some(target) = state.peers.get(peer as usize) else { return };
         let address = target.address.to_bytes();
         let src = state.source(peer);
-        let keep = |body: &Body| !matches!(body, Body::Announced { conn: of, .. } if *of == conn);
+        let keep =
+            |body: &Body| !matches!(body, Body::Announced { conn: of, .. } if Some(*of) == conn);
         let sender = context.sender(ep, peer);
         context.inbox.peer_down(&mut state.report, sender, src, reason, &address, keep);
     }

@@ -33,6 +33,10 @@ const COPIED: usize = 4096;
 const BATCH: usize = 16 << 10;
 /// Staged bytes, on a socket that takes no more, at which operations begin to wait.
 const STAGED_MAX: usize = 64 << 10;
+/// Operations that wait to be sent before any more are refused.
+const QUEUED_MAX: usize = 64 << 10;
+/// Posts above an endpoint's size between two rounds of progress.
+const PROGRESS_EVERY: usize = 16;
 /// Sends between two progress calls that leave at once: few are a conversation, many are a window.
 const BURST: u32 = 8;
 /// Tagged messages above this size are announced first.
@@ -178,10 +182,17 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let (ep, peer) = (op.ep, op.peer);
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
         if state.queued >= state.limits.outstanding {
-            // Two sides that only post would otherwise wait for each other for ever.
-            self.progress();
-            return Err(Errno::EAGAIN);
+            // Two sides that only post would otherwise wait for each other for ever: those who post
+            // before they receive are refused late, and make progress all the while.
+            let full = state.queued >= QUEUED_MAX.max(state.limits.outstanding);
+            if full || state.queued.is_multiple_of(PROGRESS_EVERY) {
+                self.progress();
+            }
+            if full {
+                return Err(Errno::EAGAIN);
+            }
         }
+        let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
         let more = op.interest.flags.contains(Flags::MORE);
         op.queued = true;
         state.queued += 1;

@@ -42,6 +42,16 @@ pub struct RecordError {
     pub found: usize,
 }
 
+/// Whether user data is what an endpoint of `tcp;ofi_rxm` connects with. Its messages cannot be
+/// told from others later, so this is the place to turn it away.
+pub fn is_ofi_rxm(request: &[u8]) -> bool {
+    request.len() == OFI_RXM_REQUEST && request[2..4] == OFI_RXM_VERSIONS
+}
+
+/// Bytes of such a request, and its versions of the protocol and of flow control.
+const OFI_RXM_REQUEST: usize = 24;
+const OFI_RXM_VERSIONS: [u8; 2] = [4, 3];
+
 /// What an endpoint says about itself, and about its peer in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {

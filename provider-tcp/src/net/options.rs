@@ -20,8 +20,6 @@ pub(crate) struct Options {
     pub(crate) nodelay: bool,
 }
 
-/// Signs of life that the kernel asks an idle peer for before it gives up.
-const PROBES: u32 = 3;
 /// The kernel's longest pause between two attempts, in milliseconds; known since Linux 6.15.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 /// What it takes for that.
@@ -34,17 +32,25 @@ impl Options {
         let fd = socket.as_fd();
         let _ = sockopt::set_tcp_nodelay(fd, self.nodelay);
         let Some(patience) = self.patience else { return };
-        // An idle peer is asked in the second half of the bound.
-        let second = Duration::from_secs(1);
+        let (idle, pause, probes) = keepalive(patience.as_secs());
         let _ = sockopt::set_socket_keepalive(fd, true);
-        let _ = sockopt::set_tcp_keepidle(fd, (patience / 2).max(second));
-        let _ = sockopt::set_tcp_keepintvl(fd, (patience / (2 * PROBES)).max(second));
-        let _ = sockopt::set_tcp_keepcnt(fd, PROBES);
+        let _ = sockopt::set_tcp_keepidle(fd, Duration::from_secs(idle));
+        let _ = sockopt::set_tcp_keepintvl(fd, Duration::from_secs(pause));
+        let _ = sockopt::set_tcp_keepcnt(fd, probes);
         // Pauses double each time: a peer that reads nothing for minutes would be asked so rarely
         // that its death could not be told from that within the bound.
         let pause = (patience / 4).as_millis().clamp(RTO_MAX.0, RTO_MAX.1);
         let _ = set(fd, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, pause as libc::c_int);
     }
+}
+
+/// When the kernel asks an idle peer for a sign of life, how often again, and how many times, so that
+/// it gives up after `bound` seconds: in the second half of it, as far as there are whole seconds.
+fn keepalive(bound: u64) -> (u64, u64, u32) {
+    let pause = (bound / 6).max(1);
+    let probes = (bound.saturating_sub(1) / pause).clamp(1, 3);
+    let idle = bound.saturating_sub(probes * pause).max(1);
+    (idle, pause, probes as u32)
 }
 
 /// Lets many connections from one address share its ports (`IP_BIND_ADDRESS_NO_PORT`, `ip(7)`).
@@ -70,7 +76,8 @@ pub(super) fn life(fd: BorrowedFd<'_>) -> Option<Life> {
     // Older kernels tell less, and leave the rest at zero.
     (got == 0).then(|| Life {
         owes: info.tcpi_unacked != 0 || info.tcpi_notsent_bytes != 0,
-        asked: info.tcpi_retransmits != 0 || info.tcpi_probes != 0,
+        again: info.tcpi_retransmits,
+        probes: info.tcpi_probes,
         silence: Duration::from_millis(
             info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv).into(),
         ),
@@ -92,4 +99,23 @@ fn set(
 
 fn last_error() -> Errno {
     Errno::new(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keepalive_takes_the_bound() {
+        assert_eq!(keepalive(30), (15, 5, 3));
+        assert_eq!(keepalive(10), (7, 1, 3));
+        assert_eq!(keepalive(3), (1, 1, 2));
+        assert_eq!(keepalive(2), (1, 1, 1));
+        // One second is too short for a second and a question.
+        assert_eq!(keepalive(1), (1, 1, 1));
+        for bound in 2..1000 {
+            let (idle, pause, probes) = keepalive(bound);
+            assert_eq!(idle + pause * u64::from(probes), bound);
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! PENDING. TCP sockets.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
     sync::Arc,
     time::Instant,
@@ -46,10 +46,12 @@ impl Socket {
     fn connect(options: Options, from: Option<SocketAddr>, to: SocketAddr) -> Result<Self> {
         let socket = Self::open(to)?;
         options.apply(&socket);
-        if let Some(from) = from.filter(|from| !from.ip().is_unspecified()) {
+        if let Some(mut from) = from.filter(|from| !from.ip().is_unspecified()) {
             // Many connections from one address need not share its range of ports.
             let _ = options::bind_without_port(socket.fd.as_fd());
-            bind(&socket.fd, &SocketAddr::new(from.ip(), 0))?;
+            // A link-local one keeps its interface.
+            from.set_port(0);
+            bind(&socket.fd, &from)?;
         }
         match connect(&socket.fd, &to) {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
@@ -130,7 +132,7 @@ impl Acceptor {
         let socket = Socket::open(address)?;
         sockopt::set_socket_reuseaddr(&socket.fd, true)?;
         match ports.filter(|_| address.port() == 0) {
-            Some(range) => bind_within(&socket, address.ip(), range)?,
+            Some(range) => bind_within(&socket, address, range)?,
             None => bind(&socket.fd, &address)?,
         }
         let address = socket.local()?;
@@ -181,12 +183,13 @@ impl AsFd for Acceptor {
 
 /// Binds to the first free port of a range, beginning anywhere in it, so that endpoints that start
 /// together do not all try the same ones.
-fn bind_within(socket: &Socket, ip: IpAddr, (low, high): (u16, u16)) -> Result<()> {
+fn bind_within(socket: &Socket, mut address: SocketAddr, (low, high): (u16, u16)) -> Result<()> {
     let count = u32::from(high - low) + 1;
     let start = std::process::id().wrapping_mul(0x9e37_79b9) % count;
     for step in 0..count {
         let port = u32::from(low) + (start + step) % count;
-        match bind(&socket.fd, &SocketAddr::new(ip, port as u16)) {
+        address.set_port(port as u16);
+        match bind(&socket.fd, &address) {
             Ok(()) => return Ok(()),
             Err(rustix::io::Errno::ADDRINUSE | rustix::io::Errno::ACCESS) => {}
             Err(e) => return Err(errno(e)),

@@ -298,7 +298,7 @@ static void endpoints(void) {
         POST(&sides[0], fi_send(sides[0].ep, &out[i], 8, NULL, addrs[i], &sends[i]));
     }
     for (uint64_t i = 0; i < COUNT; i++) {
-        expect(&sides[0], &sends[i]);
+        expect_with(&sides[0], &sends[i], &sides[i]);
         expect(&sides[i], &receives[i]);
         CHECK(in[i] == i);
     }
@@ -308,7 +308,7 @@ static void endpoints(void) {
         POST(&sides[i], fi_send(sides[i].ep, &out[i], 8, NULL, addrs[0], &sends[i]));
     }
     for (uint64_t i = 1; i < COUNT; i++) {
-        expect(&sides[i], &sends[i]);
+        expect_with(&sides[i], &sends[i], &sides[0]);
         expect(&sides[0], &receives[i]);
         CHECK(in[i] == i);
     }

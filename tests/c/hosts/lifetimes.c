@@ -287,11 +287,9 @@ static void *changes(void *unused) {
     (void)unused;
     static char bytes[4096];
     struct fid *fids[] = {&from.cq->fid};
-    char name[256];
-    memcpy(name, "fi_shm://hosts.lifetimes.absent", 32);
     for (uint64_t i = 0; !atomic_load(&stop); i++) {
         struct fid_mr *mr;
-        fi_addr_t addr = insert(&from, name);
+        fi_addr_t addr = insert_named(&from, "hosts.lifetimes.absent");
         OK(fi_mr_reg(from.domain, bytes, sizeof bytes, FI_REMOTE_READ, 0, 100 + i % 3, 0, &mr,
                      NULL));
         int status = fi_trywait(from.fabric, fids, 1);

@@ -234,7 +234,7 @@ static void third(void) {
         OK(fi_recv(side.ep, in[i], 8, NULL, FI_ADDR_UNSPEC, &receives[i]));
     for (int i = 0; i < COUNT; i++) {
         POST(&peers[i], fi_send(peers[i].ep, out, i == 2 ? 16 : 8, NULL, self, &sends[i]));
-        expect(&peers[i], &sends[i]);
+        expect_with(&peers[i], &sends[i], &side);
         wait_op(&side, &receives[i]);
     }
     for (int i = 0; i < COUNT; i++) {

@@ -48,7 +48,7 @@ static void backlog(void) {
         full = connect(fd, (struct sockaddr *)&address, size) != 0;
         fds[count++] = fd;
     }
-    side.peer = insert(&side, "fi_shm://hosts.shortage.backlog");
+    side.peer = insert_named(&side, "hosts.shortage.backlog");
     struct op sent = {0};
     POST(&side, fi_send(side.ep, "hello", 5, NULL, side.peer, &sent));
     for (double end = now() + 0.3; now() < end;)
@@ -135,8 +135,9 @@ static void names(void) {
         struct op sent = {0}, received = {0};
         char in[8];
         POST(&side, fi_send(side.ep, "hello", 5, NULL, side.peer, &sent));
-        expect(&side, &sent);
-        close_side(&side);
+        expect_with(&side, &sent, &server);
+        close_endpoint(&side);
+        release_shared(&side);
         POST(&server, fi_recv(server.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, &received));
         expect(&server, &received);
         if (i == WARM)

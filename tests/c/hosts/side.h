@@ -111,6 +111,8 @@ struct side {
     struct fid_cq *cq;
     struct fid_ep *ep;
     fi_addr_t peer;
+    /* Atomic operations are offered. */
+    int atomics;
     long completions;
     /* Remote CQ data that came without a context of ours: how many, and their sum. */
     long written;
@@ -147,6 +149,22 @@ static inline const char *provider(void) {
     return name ? name : "shm";
 }
 
+static inline int is_shm(void) { return strcmp(provider(), "shm") == 0; }
+
+/* Over a network: the address to listen at, NULL for one that the provider chooses. */
+static const char *own_node = "127.0.0.1";
+
+/* Name and service under which an endpoint is found; networks have no names of ours, but ports. */
+static inline const char *place_of(const char *name, char service[8]) {
+    if (is_shm())
+        return name;
+    unsigned port = 0;
+    for (const char *at = name; at && *at; at++)
+        port = port * 31 + (unsigned char)*at;
+    snprintf(service, 8, "%u", name ? 20000 + port % 10000 : 0);
+    return own_node;
+}
+
 /* All but the last step, for those who bind more. */
 static inline void prepare_side(struct side *side, const struct side *shared, struct wish wish) {
     struct fi_cq_attr cq = {
@@ -160,8 +178,16 @@ static inline void prepare_side(struct side *side, const struct side *shared, st
     hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR;
     hints->domain_attr->progress = wish.progress;
     hints->fabric_attr->prov_name = strdup(provider());
-    uint64_t flags = wish.name ? FI_SOURCE : 0;
-    OK(fi_getinfo(FI_VERSION(1, 20), wish.name, NULL, flags, hints, &side->info));
+    char port[8] = "";
+    const char *node = place_of(wish.name, port), *service = node && *port ? port : NULL;
+    uint64_t flags = node ? FI_SOURCE : 0;
+    int found = fi_getinfo(FI_VERSION(1, 20), node, service, flags, hints, &side->info);
+    if (found == -FI_ENODATA && !is_shm()) {
+        hints->caps &= ~FI_ATOMIC;
+        found = fi_getinfo(FI_VERSION(1, 20), node, service, flags, hints, &side->info);
+    }
+    OK(found);
+    side->atomics = (side->info->caps & FI_ATOMIC) != 0;
     fi_freeinfo(hints);
     if (shared) {
         side->fabric = shared->fabric;
@@ -189,10 +215,15 @@ static inline void open_side(struct side *side, struct wish wish) {
     join_side(side, NULL, wish);
 }
 
-static inline void close_shared(struct side *side) {
+/* Without a look at descriptors, for a program whose other end of a connection is still open. */
+static inline void release_shared(struct side *side) {
     OK(fi_close(&side->av->fid));
     OK(fi_close(&side->domain->fid));
     OK(fi_close(&side->fabric->fid));
+}
+
+static inline void close_shared(struct side *side) {
+    release_shared(side);
     int left = open_fds() - own_fds - side->fds_before;
     if (left)
         FAIL("%d descriptors are left", left);
@@ -294,6 +325,15 @@ static inline void expect(struct side *side, struct op *op) {
     memset(op, 0, sizeof *op);
 }
 
+/* The same with progress of another endpoint: over a network, the first contact needs both. */
+static inline void expect_with(struct side *side, struct op *op, struct side *beside) {
+    for (double late = now() + PATIENCE; !op->done && now() < late;) {
+        drain(side);
+        drain(beside);
+    }
+    expect(side, op);
+}
+
 /* The other process: its end of a socket pair, and who it is. */
 struct other {
     int fd;
@@ -385,6 +425,19 @@ static inline fi_addr_t insert(struct side *side, const char *name) {
     fi_addr_t addr = FI_ADDR_UNSPEC;
     CHECK(fi_av_insert(side->av, name, 1, &addr, 0, NULL) == 1);
     return addr;
+}
+
+/* The address of an endpoint that is opened under a name. */
+static inline fi_addr_t insert_named(struct side *side, const char *name) {
+    char port[8] = "", address[256];
+    const char *node = place_of(name, port);
+    fi_addr_t addr = FI_ADDR_UNSPEC;
+    if (!is_shm()) {
+        CHECK(fi_av_insertsvc(side->av, node, port, &addr, 0, NULL) == 1);
+        return addr;
+    }
+    snprintf(address, sizeof address, "fi_shm://%s", name);
+    return insert(side, address);
 }
 
 /* Exchanges names; the other is `side->peer` afterwards. */

@@ -103,7 +103,7 @@ static void send_to(struct peer *peer) {
     }
     OK(fi_recv(peer->side.ep, &value, 8, NULL, FI_ADDR_UNSPEC, &in));
     POST(&side, fi_send(side.ep, &number, 8, NULL, peer->addr, &out));
-    expect(&side, &out);
+    expect_with(&side, &out, &peer->side);
     for (double late = now() + PATIENCE; !in.done;) {
         drain(&peer->side);
         CHECK(now() < late);

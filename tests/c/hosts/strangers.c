@@ -1,0 +1,332 @@
+/* strangers CASE: visitors at an endpoint's port over TCP that are no peers, or say what peers do
+ * not say. Only their own connection ends, and others are served meanwhile. */
+#include "side.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+enum { HEAD = 32, RECORD = 8 };
+
+static struct sockaddr_in place;
+
+static int visit(void) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(fd >= 0);
+    if (connect(fd, (struct sockaddr *)&place, sizeof place) != 0)
+        FAIL("connect: %s", strerror(errno));
+    return fd;
+}
+
+static void say(int fd, const void *bytes, size_t len) {
+    send(fd, bytes, len, MSG_NOSIGNAL);
+}
+
+/* A connection request with these bytes of user data. */
+static size_t request(unsigned char *out, const void *data, size_t len) {
+    static const uint64_t probe = 1;
+    memset(out, 0, HEAD);
+    out[0] = 3;
+    out[2] = (unsigned char)(len >> 8);
+    out[3] = (unsigned char)len;
+    memcpy(out + 24, &probe, 8);
+    memcpy(out + HEAD, data, len);
+    return HEAD + len;
+}
+
+/* Of an endpoint that listens at a port of its own. */
+static size_t good_request(unsigned char *out) {
+    static unsigned char record[RECORD];
+    unsigned port = 30000 + (unsigned)rand() % 20000;
+    unsigned nonce = (unsigned)rand() | 1;
+    record[0] = 1;
+    record[2] = (unsigned char)(port >> 8);
+    record[3] = (unsigned char)port;
+    memcpy(record + 4, &nonce, 4);
+    return request(out, record, RECORD);
+}
+
+/* Waits for the other end's end, with progress. Returns what was read before. */
+static size_t read_to_end(struct side *side, int fd, unsigned char *in, size_t room,
+                          double seconds) {
+    size_t have = 0;
+    for (double late = now() + seconds; now() < late;) {
+        ssize_t got = recv(fd, in + have, room - have, MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN))
+            return have;
+        have += got > 0 ? (size_t)got : 0;
+        drain(side);
+    }
+    FAIL("the connection does not end");
+}
+
+static void read_exactly(struct side *side, int fd, unsigned char *in, size_t len) {
+    double late = now() + PATIENCE;
+    for (size_t have = 0; have < len && now() < late;) {
+        ssize_t got = recv(fd, in + have, len - have, MSG_DONTWAIT);
+        CHECK(got > 0 || (got < 0 && errno == EAGAIN));
+        have += got > 0 ? (size_t)got : 0;
+        drain(side);
+    }
+    CHECK(now() < late);
+}
+
+/* A peer as it should be, all the while. */
+static int peer(struct other other) {
+    struct side side;
+    open_side(&side, (struct wish){0});
+    introduce(&side, other);
+    for (;;) {
+        char byte;
+        ssize_t told = recv(other.fd, &byte, 1, MSG_DONTWAIT);
+        CHECK(told == 1 || errno == EAGAIN);
+        if (told == 1 && byte == 'e')
+            break;
+        if (told == 1) {
+            struct op out = {0};
+            uint64_t value = 42;
+            double begin = now();
+            POST(&side, fi_send(side.ep, &value, 8, NULL, side.peer, &out));
+            expect(&side, &out);
+            if (now() - begin > 1)
+                FAIL("served after %.2f s", now() - begin);
+            tell(other, "d", 1);
+        }
+        drain(&side);
+    }
+    close_side(&side);
+    return 0;
+}
+
+static void is_served(struct side *side, struct other other) {
+    struct op in = {0};
+    uint64_t value = 0;
+    char byte;
+    POST(side, fi_recv(side->ep, &value, 8, NULL, side->peer, &in));
+    tell(other, "s", 1);
+    expect(side, &in);
+    CHECK(value == 42);
+    hear(side, other, &byte, 1);
+}
+
+static void open_server(struct side *side, struct other *other) {
+    char name[256];
+    open_side(side, (struct wish){0});
+    size_t len = own_name(side, name, sizeof name);
+    CHECK(len == sizeof place);
+    memcpy(&place, name, len);
+    *other = start(peer);
+    introduce(side, *other);
+}
+
+static void end(struct side *side, struct other *other, int fds) {
+    tell(*other, "e", 1);
+    finish_other(other);
+    double late = now() + 5;
+    while (open_fds() - own_fds > fds) {
+        if (now() > late)
+            FAIL("%d descriptors were open, now %d", fds, open_fds() - own_fds);
+        drain(side);
+    }
+    close_side(side);
+}
+
+/* Scanners: a word of another protocol, or none. */
+static void scanners(int rounds) {
+    static const char get[] = "GET / HTTP/1.0\r\n\r\n", tls[] = "\x16\x03\x01\x02\x00\x01\x00\x01";
+    struct side side;
+    struct other other;
+    open_server(&side, &other);
+    int fds = open_fds() - own_fds;
+    for (int i = 0; i < rounds; i++) {
+        int fd = visit();
+        switch (i % 5) {
+        case 0:
+            break;
+        case 1:
+            say(fd, "x", 1);
+            break;
+        case 2:
+            say(fd, get, sizeof get - 1);
+            say(fd, get, sizeof get - 1);
+            break;
+        case 3:
+            say(fd, tls, sizeof tls - 1);
+            break;
+        case 4:
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
+            break;
+        }
+        close(fd);
+        drain(&side);
+        if (i % 100 == 99)
+            is_served(&side, other);
+    }
+    end(&side, &other, fds);
+}
+
+/* Those who begin to say who they are and never end, as many as there may be. They are let go after
+ * a while (FI_TCP_CONNECT_TIMEOUT, one second here), and not before. */
+static void half_open(void) {
+    enum { COUNT = 300 };
+    struct side side;
+    struct other other;
+    unsigned char bytes[HEAD + RECORD];
+    int guests[COUNT];
+    open_server(&side, &other);
+    is_served(&side, other);
+    int fds = open_fds() - own_fds;
+    double begin = now();
+    size_t len = good_request(bytes);
+    for (int i = 0; i < COUNT; i++) {
+        guests[i] = visit();
+        own_fds++;
+        say(guests[i], bytes, (size_t)i % len);
+    }
+    linger(&side, 0.2);
+    is_served(&side, other);
+    for (int i = 0; i < COUNT; i++) {
+        unsigned char in[8];
+        CHECK(read_to_end(&side, guests[i], in, sizeof in, 3) == 0);
+        if (i == 0)
+            fprintf(stderr, "let go after %.2f s\n", now() - begin);
+        CHECK(now() - begin > 0.8);
+        close(guests[i]);
+        own_fds--;
+    }
+    CHECK(now() - begin < 3);
+    is_served(&side, other);
+    end(&side, &other, fds);
+}
+
+/* A peer of another provider's protocol is told no. */
+static void layered(void) {
+    struct side side;
+    struct other other;
+    unsigned char bytes[HEAD + 24], data[24] = {0}, in[HEAD + 256];
+    open_server(&side, &other);
+    is_served(&side, other);
+    int fds = open_fds() - own_fds;
+    data[2] = 4;
+    data[3] = 3;
+    int fd = visit();
+    own_fds++;
+    say(fd, bytes, request(bytes, data, sizeof data));
+    size_t got = read_to_end(&side, fd, in, sizeof in, 1);
+    CHECK(got == HEAD && in[0] == 3 && in[1] == 6);
+    close(fd);
+    own_fds--;
+    is_served(&side, other);
+    end(&side, &other, fds);
+}
+
+struct header {
+    unsigned char bytes[64];
+    size_t len;
+    const char *what;
+};
+
+static struct header header(const char *what, int op, unsigned flags, int data, int ranges,
+                            size_t head, uint64_t size) {
+    struct header h = {.len = head < 64 ? head : 64, .what = what};
+    h.bytes[0] = 3;
+    h.bytes[1] = (unsigned char)op;
+    memcpy(h.bytes + 2, &(uint16_t){(uint16_t)flags}, 2);
+    h.bytes[4] = (unsigned char)data;
+    h.bytes[5] = (unsigned char)ranges;
+    h.bytes[6] = (unsigned char)head;
+    memcpy(h.bytes + 8, &size, 8);
+    return h;
+}
+
+/* After a good hand-shake: headers with impossible numbers. The connection ends, nothing is
+ * allocated for them, and nobody else notices. */
+static void headers(void) {
+    struct side side;
+    struct other other;
+    unsigned char bytes[HEAD + RECORD], in[HEAD + 256];
+    open_server(&side, &other);
+    is_served(&side, other);
+    int fds = open_fds() - own_fds;
+    enum { READ = 2, READ_RESPONSE = 4, WRITE = 5 };
+    struct header table[] = {
+        header("version", 0, 0, 0, 0, 16, 16),
+        header("operation", 99, 0, 0, 0, 16, 16),
+        header("operation", 255, 0, 0, 0, 16, 16),
+        header("size below the header's", 0, 0, 0, 0, 16, 15),
+        header("no size", 0, 0, 0, 0, 16, 0),
+        header("waits: 2^63 bytes are a message that nobody receives", 0, 0, 0, 0, 16, 1ull << 63),
+        header("size 2^64-1", 0, 0, 0, 0, 16, ~0ull),
+        header("short header", 0, 0, 0, 0, 8, 16),
+        header("empty header", 0, 0, 0, 0, 0, 16),
+        header("long header", 0, 0, 0, 0, 255, 255),
+        header("write, no range", WRITE, 0, 0, 0, 16, 24),
+        header("write, 5 ranges", WRITE, 0, 0, 5, 16 + 5 * 24, 16 + 5 * 24),
+        header("write, 255 ranges", WRITE, 0, 0, 255, 40, 48),
+        header("read, no range", READ, 0, 0, 0, 16, 16),
+        header("read, 255 ranges", READ, 0, 0, 255, 40, 40),
+        header("read of nothing registered", READ, 0, 0, 1, 40, 40),
+        header("answer to no read", READ_RESPONSE, 0, 0, 0, 16, 24),
+        header("acknowledgement of nothing", 0, 0, 2, 0, 16, 16),
+    };
+    table[0].bytes[0] = 4;
+    memcpy(table[15].bytes + 16, &(uint64_t[]){0x1000, 8, 77}, 24);
+    long before = 0;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        /* In one piece, and byte by byte. */
+        for (int split = 0; split < 2; split++) {
+            int fd = visit();
+            own_fds++;
+            say(fd, bytes, good_request(bytes));
+            read_exactly(&side, fd, in, HEAD + RECORD);
+            CHECK(in[1] == 1);
+            for (size_t at = 0; at < table[i].len; at += split ? 1 : table[i].len) {
+                say(fd, table[i].bytes + at, split ? 1 : table[i].len);
+                drain(&side);
+            }
+            char more[256] = {0};
+            say(fd, more, sizeof more);
+            if (strncmp(table[i].what, "waits", 5) == 0)
+                linger(&side, 0.05), setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0},
+                                                sizeof(struct linger));
+            else
+                read_to_end(&side, fd, in, sizeof in, 1);
+            close(fd);
+            own_fds--;
+            if (i == 0)
+                before = resident_kib();
+        }
+        is_served(&side, other);
+    }
+    /* Cut at each byte of a good message. */
+    struct header good = header("good", 0, 0, 0, 0, 16, 16 + 40);
+    for (size_t cut = 0; cut < good.len + 40; cut++) {
+        int fd = visit();
+        own_fds++;
+        say(fd, bytes, good_request(bytes));
+        read_exactly(&side, fd, in, HEAD + RECORD);
+        say(fd, good.bytes, cut < 64 ? cut : 64);
+        linger(&side, 0.001);
+        close(fd);
+        own_fds--;
+    }
+    is_served(&side, other);
+    if (resident_kib() - before > 512)
+        FAIL("grew by %ld KiB", resident_kib() - before);
+    end(&side, &other, fds);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc >= 2);
+    srand(99);
+    if (strcmp(argv[1], "scanners") == 0 && argc == 3)
+        scanners(atoi(argv[2]));
+    else if (strcmp(argv[1], "half-open") == 0)
+        half_open();
+    else if (strcmp(argv[1], "layered") == 0)
+        layered();
+    else if (strcmp(argv[1], "headers") == 0)
+        headers();
+    else
+        FAIL("no case %s", argv[1]);
+    return 0;
+}
