@@ -137,6 +137,9 @@ def main():
                 totals.step(f"conformance of {title}", [*command, "-i", "threads"], 900, counts=True)
                 between = f"conformance of {title}, between processes"
                 totals.step(between, [*command, "-i", "processes", "--plain"], 900, counts=True)
+            wildcard = [*suite, "-p", "tcp", "-n", "0.0.0.0", "-i", "processes", "--plain"]
+            some = ["messages/*", "addresses/*", "controls/*", "rma/*"]
+            totals.step("conformance of tcp at all addresses", [*wildcard, *some], 300, counts=True)
         later = {
             "install": ["tests/install/run.py"],
             "demo": ["tests/demo/demo.py", "--quick", "--no-build"],

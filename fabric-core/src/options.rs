@@ -4,6 +4,8 @@ use crate::{Errno, Result};
 
 /// `FI_OPT_MIN_MULTI_RECV`.
 pub const MIN_MULTI_RECV: i32 = 0;
+/// `FI_OPT_CM_DATA_SIZE`, of connected and passive endpoints.
+pub const CM_DATA_SIZE: i32 = 1;
 const TX_SIZE: i32 = 6;
 const RX_SIZE: i32 = 7;
 const MAX_MSG_SIZE: i32 = 12;

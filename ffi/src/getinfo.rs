@@ -74,13 +74,16 @@ pub fn open_fabric(attr: &FabricAttr, flags: u64, context: *mut c_void) -> Resul
     let objects = provider.objects.ok_or(Errno::ENODEV)?;
 
     let offers = provider.source.offers(&Request::default()).map_err(|_| Errno::ENODEV)?;
-    let own = offers
-        .into_iter()
-        .filter_map(|offer| offer.fabric)
-        .find(|own| match (&attr.name, &own.name) {
-            (None, _) => true,
-            (Some(wanted), own) => own.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(wanted)),
-        })
-        .ok_or(Errno::EINVAL)?;
+    let mut fabrics = offers.into_iter().filter_map(|offer| offer.fabric);
+    let own = match &attr.name {
+        None => fabrics.next(),
+        Some(name) if provider.source.has_fabric(name) => {
+            fabrics.next().map(|own| FabricAttr { name: Some(name.clone()), ..own })
+        }
+        Some(name) => {
+            fabrics.find(|own| own.name.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(name)))
+        }
+    };
+    let own = own.ok_or(Errno::EINVAL)?;
     fabric::open(FabricAttr { api_version: attr.api_version, ..own }, objects, context)
 }

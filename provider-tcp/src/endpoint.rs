@@ -31,6 +31,7 @@ use fabric_core::{
 use crate::{
     address::SocketAddress,
     engine::{ATOMIC_MAX, Engine, Ep, Limits, Msg},
+    frame::cm::CM_DATA_MAX,
     net::{Net, Sockets},
     offer::{self, CAPS, MSG_CAPS, WAR},
     passive::Request,
@@ -358,6 +359,7 @@ impl Endpoint for TcpEndpoint {
         let mut engine = self.engine();
         let size = match name {
             options::MIN_MULTI_RECV => engine.core.min_multi_recv(self.ep).map_or(0, |size| *size),
+            options::CM_DATA_SIZE if self.kind != Kind::Rdm => CM_DATA_MAX,
             _ => self.sizes.option(name)?,
         };
         Ok(size.to_ne_bytes().to_vec())

@@ -439,7 +439,7 @@ impl<L: Lock> Ep<L> {
 
     /// The peer with this address, made known if it was not.
     pub(crate) fn peer(&mut self, address: SocketAddress) -> PeerId {
-        let address = self.from_here(address);
+        let address = self.at_own_link(address);
         if let Some(peer) = self.by_address.get(&address) {
             return *peer;
         }
@@ -459,7 +459,7 @@ impl<L: Lock> Ep<L> {
 
     /// An address as it is here. The interface of a link-local one is a number of the host that has
     /// told it; a link-local endpoint has peers at its own link only.
-    fn from_here(&self, address: SocketAddress) -> SocketAddress {
+    fn at_own_link(&self, address: SocketAddress) -> SocketAddress {
         match self.local {
             Some(local) if local.is_link_local() && address.is_link_local() => {
                 address.with_scope(local.scope())

@@ -29,6 +29,11 @@ impl Source for TcpSource {
         offer::NAME
     }
 
+    /// Endpoints that are bound to all addresses have a fabric that is no subnet.
+    fn has_fabric(&self, name: &str) -> bool {
+        name.eq_ignore_ascii_case(offer::NAME)
+    }
+
     fn offers(&self, request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
         offer::offers(request)
     }

@@ -21,6 +21,7 @@
 	X(objects) \
 	X(controls) \
 	X(events) \
+	X(connections) \
 	X(discovery) \
 	X(hints) \
 	X(concurrency) \

@@ -1,5 +1,5 @@
 //! Applications as the library sees them: what each of them asks of discovery, opens and posts, on
-//! two endpoints over shared memory; and what they refuse to live with.
+//! two endpoints over shared memory or TCP; and what they refuse to live with.
 
 use std::{
     path::{Path, PathBuf},
@@ -33,8 +33,18 @@ fn nccl() {
 }
 
 #[test]
+fn nccl_over_tcp() {
+    run_over("tcp", "nccl");
+}
+
+#[test]
 fn nixl() {
     run("nixl");
+}
+
+#[test]
+fn nixl_over_tcp() {
+    run_over("tcp", "nixl");
 }
 
 #[test]
@@ -78,8 +88,12 @@ fn an_empty_filter_matches_nothing() {
 
 /// Nothing is printed, whatever is refused: programs probe.
 fn run(name: &str) {
-    let program = compiled(name);
-    start(&program, &[], &[("FI_PROVIDER", "shm")]).finish_silently(name);
+    run_over("shm", name);
+}
+
+fn run_over(provider: &str, name: &str) {
+    let program = compiled_as(name, &format!("{name}-{provider}"));
+    start(&program, &[], &[("FI_PROVIDER", provider)]).finish_silently(name);
 }
 
 fn start(program: &Path, args: &[&str], variables: &[(&str, &str)]) -> Running {

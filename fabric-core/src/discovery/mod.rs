@@ -47,6 +47,13 @@ pub trait Source: Send + Sync {
         true
     }
 
+    /// Whether offers to some request have a fabric of this name, although the listing has none: one
+    /// that is no place in particular.
+    fn has_fabric(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+
     /// What the provider can offer, best first, with every attribute present. Hints are matched
     /// by the caller; the provider looks at them only where it has a choice. A provider that can
     /// offer nothing says why.

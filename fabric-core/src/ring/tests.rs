@@ -34,7 +34,8 @@ impl Memory {
 
     /// The first line boundary behind the guard.
     fn base(&mut self) -> NonNull<u8> {
-        let start = self.words[GUARD..].as_mut_ptr().cast::<u8>();
+        // Not through a slice, which would claim the lines of both ends for itself.
+        let start = self.words.as_mut_ptr().wrapping_add(GUARD).cast::<u8>();
         NonNull::new(start.wrapping_add(start.align_offset(LINE))).unwrap()
     }
 

@@ -31,6 +31,14 @@ struct side {
 	fi_addr_t		peer;
 };
 
+/* Other hosts are reached. */
+static inline int over_tcp(void)
+{
+	const char *provider = getenv("FI_PROVIDER");
+
+	return provider && !strcmp(provider, "tcp");
+}
+
 /* a does, b is done to. */
 static struct side a, b;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * As the network plugin of NCCL for libfabric: refused on shared memory for the wish to reach
- * other hosts; without it, its options are answered as it tolerates and its protocols work.
+ * other hosts; without it, and over TCP, its options are answered as it tolerates and its
+ * protocols work.
  */
 #include "refused.h"
 
@@ -34,12 +35,13 @@ static struct fi_info *discover(uint64_t caps, enum fi_threading threading)
 {
 	struct fi_info *hints = hints_of(caps | FI_REMOTE_COMM, threading), *info = NULL;
 
-	refused(FI_VERSION(1, 18), hints, "FI_REMOTE_COMM");
+	if (!over_tcp())
+		refused(FI_VERSION(1, 18), hints, "FI_REMOTE_COMM");
 	fi_freeinfo(hints);
 	hints = hints_of(caps | FI_REMOTE_COMM | FI_HMEM, threading);
 	refused(FI_VERSION(1, 20), hints, "FI_HMEM");
 	fi_freeinfo(hints);
-	hints = hints_of(caps, threading);
+	hints = hints_of(caps | (over_tcp() ? FI_REMOTE_COMM : 0), threading);
 	hints->domain_attr->cq_data_size = 4;
 	OK(fi_getinfo(FI_VERSION(1, 18), NULL, NULL, 0, hints, &info));
 	EQUAL(info->domain_attr->threading, threading);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * As NIXL's libfabric plugin: it asks for other hosts, which shared memory does not reach.
- * What it does with regions and remote CQ data is done without that wish.
+ * What it does with regions and remote CQ data is done without that wish there, and with it
+ * over TCP.
  */
 #include "refused.h"
 
@@ -12,7 +13,7 @@ enum { SIZE = 1 << 20, PIECES = 8 };
 static struct fi_context2 context[PIECES + 2];
 static unsigned char *local, *remote;
 
-static struct fi_info *hints_of_a_rail(uint64_t caps, int mr_mode)
+static struct fi_info *hints_of_a_rail(const char *device, uint64_t caps, int mr_mode)
 {
 	struct fi_info *hints = fi_allocinfo();
 
@@ -22,23 +23,35 @@ static struct fi_info *hints_of_a_rail(uint64_t caps, int mr_mode)
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode = mr_mode;
 	hints->domain_attr->threading = FI_THREAD_COMPLETION;
-	hints->domain_attr->name = strdup("shm");
-	hints->fabric_attr->prov_name = strdup("shm");
+	hints->domain_attr->name = device ? strdup(device) : NULL;
+	hints->fabric_attr->prov_name = strdup(over_tcp() ? "tcp" : "shm");
 	return hints;
 }
 
-/* All wishes but the one for other hosts. */
+/* The first device that is listed, and then that one with all wishes that it can fulfil. */
 static struct fi_info *discover(void)
 {
 	const uint64_t both = FI_LOCAL_COMM | FI_REMOTE_COMM;
-	struct fi_info *hints = hints_of_a_rail(both, ~BASIC_MODES), *info = NULL;
+	struct fi_info *hints = hints_of_a_rail(NULL, both, ~BASIC_MODES), *info = NULL;
+	char *device = strdup("shm");
 
-	refused(FI_VERSION(1, 18), hints, "FI_REMOTE_COMM");
+	if (over_tcp()) {
+		OK(fi_getinfo(FI_VERSION(1, 18), NULL, NULL, 0, hints, &info));
+		EQUAL(strcmp(info->fabric_attr->prov_name, "tcp"), 0);
+		free(device);
+		device = strdup(info->domain_attr->name);
+		fi_freeinfo(info);
+		info = NULL;
+	} else {
+		refused(FI_VERSION(1, 18), hints, "FI_REMOTE_COMM");
+	}
 	fi_freeinfo(hints);
-	hints = hints_of_a_rail(both | FI_HMEM, FI_MR_LOCAL | FI_MR_ALLOCATED);
+	hints = hints_of_a_rail(device, both | FI_HMEM, FI_MR_LOCAL | FI_MR_ALLOCATED);
 	refused(FI_VERSION(1, 18), hints, "FI_HMEM");
 	fi_freeinfo(hints);
-	hints = hints_of_a_rail(FI_LOCAL_COMM, FI_MR_LOCAL | FI_MR_ALLOCATED);
+	hints = hints_of_a_rail(device, over_tcp() ? both : FI_LOCAL_COMM,
+				FI_MR_LOCAL | FI_MR_ALLOCATED);
+	free(device);
 	OK(fi_getinfo(FI_VERSION(1, 18), NULL, NULL, 0, hints, &info));
 	/* Neither virtual addresses nor keys of the provider may come back. */
 	EQUAL(info->domain_attr->mr_mode & ~(FI_MR_LOCAL | FI_MR_ALLOCATED), 0);

@@ -15,7 +15,7 @@ static inline void refused_because_of(const char *what)
 
 	OK(fi_open(FI_VERSION(1, 13), PERCALE_EXPLAIN, NULL, 0, 0, &fid, NULL));
 	text = ((struct fid_percale_explain *) fid)->text;
-	if (!strstr(text, "shm") || !strstr(text, what))
+	if (!strstr(text, over_tcp() ? "tcp" : "shm") || !strstr(text, what))
 		FAIL("no word of %s in: %s", what, text);
 	OK(fi_close(fid));
 #else

@@ -1,6 +1,7 @@
 //! Engines driven against each other over a network in memory.
 
 mod connecting;
+mod extensions;
 mod net;
 mod node;
 mod remote;

@@ -11,7 +11,9 @@ use fabric_core::{
     lock::NoLock,
     mem::Buffers,
     mr::{MrRequest, MrTable, Region},
-    op::{ADDR_UNSPEC, IoVec, RecvOp, RmaIov, RmaKind, RmaOp, SendOp, TxMeta},
+    op::{
+        ADDR_UNSPEC, AtomicKind, AtomicOp, IoVec, RecvOp, RmaIov, RmaKind, RmaOp, SendOp, TxMeta,
+    },
     slab::Handle,
 };
 
@@ -216,6 +218,24 @@ impl Node {
         let op = RmaOp { meta, kind, iov: pieces, remote: &remote };
         let peer = self.engine.resolve(self.ep, meta.dest)?;
         self.engine.post_rma(self.ep, peer, &op, buffers(pieces))
+    }
+
+    /// An atomic operation on the front of the peer's memory under `key`.
+    pub(super) fn atomic(
+        &mut self,
+        meta: TxMeta,
+        (kind, datatype, op): (AtomicKind, u32, u32),
+        operand: &mut [u8],
+        result: &mut [u8],
+        key: u64,
+    ) -> Result<()> {
+        let remote = [RmaIov { addr: 0, len: operand.len().max(result.len()), key }];
+        let [operand, result] = [[iov(operand)], [iov(result)]];
+        let (compare, vectors) = (&[], [buffers(&operand), Buffers::EMPTY, buffers(&result)]);
+        let (operand, result) = (&operand[..], &result[..]);
+        let op = AtomicOp { meta, kind, datatype, op, operand, compare, result, remote: &remote };
+        let peer = self.engine.resolve(self.ep, meta.dest)?;
+        self.engine.post_atomic(self.ep, peer, &op, vectors)
     }
 
     /// Opens memory to peers under `key`.
