@@ -80,7 +80,7 @@ install: ## what was built, into PREFIX (/usr/local): library, headers, libfabri
 		> "$(DESTDIR)$(PREFIX)/lib/pkgconfig/libfabric.pc"
 
 uninstall: ## takes away what `make install` put into PREFIX
-	cd "$(DESTDIR)$(PREFIX)" && rm -f bin/percale lib/libfabric.so.1 lib/libfabric.so \
+	! cd "$(DESTDIR)$(PREFIX)" 2>/dev/null || rm -f bin/percale lib/libfabric.so.1 lib/libfabric.so \
 		lib/libfabric.a lib/pkgconfig/libfabric.pc $(addprefix include/,$(HEADERS))
 
 docs: ## the book, where mdbook is installed, into build/book

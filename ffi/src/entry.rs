@@ -77,6 +77,7 @@ pub(crate) unsafe fn getinfo(
     unsafe { info.write(core::ptr::null_mut()) };
     node::record(node);
     let list = || {
+        fabric_core::discovery::forget_report();
         let version = Version(version);
         if version > API_VERSION {
             return Err(Errno::ENOSYS);

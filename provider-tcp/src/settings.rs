@@ -1,8 +1,8 @@
 //! SETUP. What the environment says, in the engine's terms.
 
-use std::time::Duration;
+use std::{sync::Once, time::Duration};
 
-use fabric_core::param::known;
+use fabric_core::{log::Subsys, param::known};
 
 use crate::net::Options;
 
@@ -10,6 +10,17 @@ use crate::net::Options;
 pub(crate) fn ports() -> Option<(u16, u16)> {
     let port = |n: usize| u16::try_from(n).unwrap_or(0);
     let (low, high) = (port(known::TCP_PORT_LOW.size()), port(known::TCP_PORT_HIGH.size()));
+    if high != 0 && low > high {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            let names = [known::TCP_PORT_LOW.name, known::TCP_PORT_HIGH.name].join(" and ");
+            fabric_core::warn!(
+                "tcp",
+                Subsys::EpCtrl,
+                "{names}: {low} to {high} is no range of ports; using any"
+            );
+        });
+    }
     (high != 0 && low <= high).then_some((low.max(1), high))
 }
 

@@ -99,6 +99,11 @@ pub fn last_report() -> Vec<Rejection> {
     REPORT.with_borrow(Clone::clone)
 }
 
+/// A discovery of this thread begins, which may fail before it comes to [`getinfo`].
+pub fn forget_report() {
+    REPORT.take();
+}
+
 /// Finds the offers that satisfy `request`, in the order of `sources` and of their offers.
 pub fn getinfo(
     sources: &[&dyn Source],
@@ -106,7 +111,7 @@ pub fn getinfo(
     filter: &ProviderFilter,
 ) -> Result<Vec<Info>, NoProvider> {
     param::warn_of_mistakes();
-    REPORT.take();
+    forget_report();
     if request.version > API_VERSION {
         let error = NoProvider::Version(request.version);
         crate::warn!("core", Subsys::Core, "{error}");

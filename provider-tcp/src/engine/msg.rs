@@ -182,6 +182,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// Ends the connection of a connected endpoint; what is staged leaves first, if it can.
     pub(crate) fn shutdown(&mut self, ep: Handle) -> Result<()> {
+        if self.core.msg_mut(ep).is_some_and(|msg| msg.phase == Phase::Ended) {
+            // The peer was first; programs that answer its event with a shutdown are no different.
+            return Ok(());
+        }
         let peer = self.core.peer_mut(ep, PEER).ok_or(Errno::ENOTCONN)?;
         let handle = peer.conn.ok_or(Errno::ENOTCONN)?;
         self.pump(handle);
