@@ -9,12 +9,14 @@ use std::sync::{
 use crate::{
     Errno, Result,
     attr::{DomainAttr, Info, Progress, Threading, Version},
+    flags::Flags,
     mr::MrTable,
 };
 
 /// An open domain.
 pub struct Domain {
     attr: DomainAttr,
+    caps: Flags,
     api_version: Version,
     regions: Arc<MrTable>,
     children: AtomicUsize,
@@ -36,6 +38,7 @@ impl Domain {
         let regions = Arc::new(MrTable::new(attr.mr_mode).limited_to(attr.mr_iov_limit));
         Ok(Arc::new(Self {
             attr,
+            caps: info.caps,
             api_version,
             regions,
             children: AtomicUsize::new(0),
@@ -46,6 +49,11 @@ impl Domain {
     /// The attributes it was opened with.
     pub fn attr(&self) -> &DomainAttr {
         &self.attr
+    }
+
+    /// What the info that it was opened with can do.
+    pub const fn caps(&self) -> Flags {
+        self.caps
     }
 
     /// The interface version that the application asked for.

@@ -27,8 +27,11 @@ pub(super) unsafe extern "C" fn query_atomic<E: Endpoint>(
 ) -> c_int {
     guard(|| {
         // SAFETY: the call came through a domain's table.
-        status(unsafe { call_target::<DomainObject<E>>(domain) }.and_then(|_| {
+        status(unsafe { call_target::<DomainObject<E>>(domain) }.and_then(|object| {
             let answer = query(datatype, op, flags)?;
+            if !object.domain.caps().contains(Flags::ATOMIC) {
+                return Err(Errno::EOPNOTSUPP);
+            }
             if attr.is_null() {
                 return Err(Errno::EINVAL);
             }
