@@ -294,9 +294,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
             }
             return;
         }
-        if event.ended && self.ended_unread(handle) {
-            return;
-        }
         if event.write {
             self.writable(handle);
         }

@@ -73,8 +73,6 @@ pub(crate) struct Ready {
     pub(crate) read: bool,
     /// There is room to write.
     pub(crate) write: bool,
-    /// It has failed, or ended in both directions. Told whatever the interest.
-    pub(crate) ended: bool,
 }
 
 /// A stream that a peer has opened.

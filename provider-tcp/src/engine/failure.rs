@@ -46,21 +46,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
     }
 
-    /// A stream has ended. Whoever reads or writes it learns that; one that nobody reads, since a
-    /// message on it has no receive, would be told of again and again. `true`: it is gone.
-    pub(super) fn ended_unread(&mut self, handle: Handle) -> bool {
-        let Some(conn) = self.conns.get(handle) else { return false };
-        let unread = matches!(conn.rx.phase, Phase::Stalled(_));
-        if unread {
-            let reason = match self.net.outcome(&conn.stream) {
-                Ok(()) | Err(Errno::EAGAIN) => Errno::ECONNRESET,
-                Err(reason) => reason,
-            };
-            self.down(handle, reason);
-        }
-        unread
-    }
-
     /// Takes back what was posted with `context` and has not begun. Nothing found is fine, too: the
     /// operation's own completion is there or on its way.
     pub(crate) fn cancel(&mut self, ep: Handle, context: usize) {

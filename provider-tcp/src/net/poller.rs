@@ -116,7 +116,6 @@ impl Poller {
                         token,
                         read: ended || bits.intersects(EventFlags::IN | EventFlags::RDHUP),
                         write: ended || bits.contains(EventFlags::OUT),
-                        ended,
                     });
                 }
             }

@@ -285,12 +285,19 @@ static void headers(void) {
             }
             char more[256] = {0};
             say(fd, more, sizeof more);
-            if (strncmp(table[i].what, "waits", 5) == 0)
-                linger(&side, 0.05), setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0},
-                                                sizeof(struct linger));
+            int waits = strncmp(table[i].what, "waits", 5) == 0;
+            if (waits)
+                linger(&side, 0.05);
             else
                 read_to_end(&side, fd, in, sizeof in, 1);
             close(fd);
+            if (waits) {
+                /* A receive begins to take it, and finds its end. */
+                struct op taken = {0};
+                POST(&side, fi_recv(side.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, &taken));
+                wait_op(&side, &taken);
+                CHECK(taken.err == FI_ECONNRESET);
+            }
             own_fds--;
             if (i == 0)
                 before = resident_kib();

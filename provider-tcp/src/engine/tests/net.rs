@@ -336,7 +336,7 @@ impl Net for TestNet {
         if let (Some(bound), Some(token)) = (self.bound, self.token)
             && backlog(bound) != 0
         {
-            out.push(Ready { token, read: true, write: false, ended: false });
+            out.push(Ready { token, read: true, write: false });
         }
         for (token, (at, side, interest)) in &self.watched {
             let connection = at.map(|at| &world.connections[at]);
@@ -350,7 +350,7 @@ impl Net for TestNet {
             let read = ended || (interest.read && read);
             let write = ended || (interest.write && write);
             if read || write {
-                out.push(Ready { token: *token, read, write, ended });
+                out.push(Ready { token: *token, read, write });
             }
         }
         self.alarm.take_if(|at| *at <= world.now).is_some()
