@@ -4,7 +4,12 @@
 //! What every run is held to is in `percale_tests::rig`. A peer that cannot be reached is given up
 //! after one second here, and a host after three seconds without a sign of life where that matters.
 
-use percale_tests::rig::{Program, long, unshare};
+use std::path::Path;
+
+use percale_tests::{
+    rig::{Program, long, unshare},
+    upstream,
+};
 
 /// Direct copies are no matter of networks.
 const NO_DENIAL: [&str; 2] = ["none", "1"];
@@ -184,6 +189,17 @@ fn sends_of_three_sizes_before_any_receive() {
     program("queues").run(&["sizes"]);
 }
 
+/// The same with a peer that has another library: what it keeps is its own affair, ours is bounded.
+#[test]
+fn sends_before_any_receive_to_another_library() {
+    let Some(upstream) = upstream() else {
+        eprintln!("there is no other library to talk to");
+        return;
+    };
+    let directory = upstream.parent().and_then(Path::to_str).expect("a path of letters");
+    program("queues").run(&["sizes-with", directory]);
+}
+
 #[test]
 fn sixteen_senders_of_unexpected_messages() {
     program("queues").run(&["senders"]);
@@ -222,6 +238,17 @@ fn endpoints_close_beside_a_reader() {
 #[test]
 fn threads_share_an_endpoint() {
     program("lifetimes").run(&["threads", if long() { "20" } else { "2" }]);
+}
+
+/// The target makes no call, serves everything and sleeps.
+#[test]
+fn automatic_progress() {
+    program("guest").run(&["automatic"]);
+}
+
+#[test]
+fn transfers_of_every_kind_and_size() {
+    program("transfers").run(&NO_DENIAL);
 }
 
 #[test]

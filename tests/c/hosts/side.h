@@ -165,6 +165,9 @@ static inline const char *place_of(const char *name, char service[8]) {
     return own_node;
 }
 
+/* Other libraries have atomics over TCP in another protocol only. */
+static int no_atomics;
+
 /* All but the last step, for those who bind more. */
 static inline void prepare_side(struct side *side, const struct side *shared, struct wish wish) {
     struct fi_cq_attr cq = {
@@ -174,6 +177,8 @@ static inline void prepare_side(struct side *side, const struct side *shared, st
     CHECK(hints);
     hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE |
                   FI_MULTI_RECV | wish.caps;
+    if (no_atomics)
+        hints->caps &= ~FI_ATOMIC;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR;
     hints->domain_attr->progress = wish.progress;
