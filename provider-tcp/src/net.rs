@@ -107,7 +107,7 @@ pub(crate) trait Net: Send + 'static {
     fn outcome(&mut self, stream: &Self::Stream) -> Result<()>;
     /// Told of a stream from now on, under a token.
     fn watch(&mut self, stream: &Self::Stream, token: u64, interest: Interest) -> Result<()>;
-    /// Other interest in a watched stream. Without any, nothing is told, not even its end.
+    /// Other interest in a watched stream. Its end is told whatever that is.
     fn change(&mut self, stream: &Self::Stream, token: u64, interest: Interest);
     /// Hands over what is ready, up to a bound. `true`: the alarm has gone off, and must be set anew.
     fn ready(&mut self, out: &mut Vec<Ready>) -> bool;

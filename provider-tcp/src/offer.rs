@@ -227,6 +227,11 @@ fn extensions(request: &Request<'_>) -> (Flags, Order) {
     if hints.ep.as_ref().is_some_and(|ep| ep.max_order_war_size != 0) {
         order |= Order::WAR;
     }
+    if !caps.contains(Flags::ATOMIC) {
+        // MPICH asks for orders of atomic operations without asking for any, and has to choose as it
+        // would on other libraries.
+        order -= Order::ATOMIC_WAR;
+    }
     (caps & EXTENSIONS, order & ORDER_EXTENSIONS)
 }
 

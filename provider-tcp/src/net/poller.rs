@@ -13,7 +13,6 @@ use rustix::{
         Timespec,
         epoll::{self, CreateFlags, EventData, EventFlags},
     },
-    io::Errno,
     time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create,
         timerfd_settime,
@@ -26,7 +25,6 @@ use super::{Interest, Ready};
 const EVENTS: usize = 64;
 /// A token of our own; the engine's are handles and never that large.
 const CLOCK: u64 = u64::MAX;
-const NONE: Interest = Interest { read: false, write: false };
 
 /// The epoll descriptor. A forked child has neither it nor the clock, which would be its parent's.
 #[derive(Debug)]
@@ -76,15 +74,9 @@ impl Poller {
 
     /// Other interest in a watched descriptor.
     pub(crate) fn change(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) {
-        // An end is told whatever the interest, and again with every look: a stream whose bytes have
-        // to wait would keep everybody awake.
-        if interest == NONE {
-            return self.forget(fd);
-        }
-        let (token, flags) = (EventData::new_u64(token), flags(interest));
-        if epoll::modify(&self.epoll, fd, token, flags) == Err(Errno::NOENT) {
-            let _ = epoll::add(&self.epoll, fd, token, flags);
-        }
+        // It is watched, so the kernel has nothing to refuse. An end is told whatever the interest; a
+        // stream that is not read because its bytes wait is let go then.
+        let _ = epoll::modify(&self.epoll, fd, EventData::new_u64(token), flags(interest));
     }
 
     /// Stops watching.

@@ -232,9 +232,18 @@ fn extensions_are_for_who_asks() {
     assert!(!plain.tx.as_ref().unwrap().msg_order.intersects(WAR));
     assert_eq!(plain.ep.unwrap().max_order_war_size, 0);
 
-    let tx = TxAttr { msg_order: Order::WAR, ..TxAttr::default() };
+    let order = |msg_order| Some(TxAttr { msg_order, ..TxAttr::default() });
+    let atomic = Info { tx: order(Order::ATOMIC_WAR), ..rdm() };
+    let request = Request { hints: Some(&atomic), ..Request::default() };
+    let offers = offers_on(&host, &request).unwrap();
+    assert!(
+        satisfy(&offers[0], &request).is_err(),
+        "an order of operations that are not asked for"
+    );
+
+    let tx = order(Order::WAR);
     let wish = Flags::RMA | Flags::FENCE | Flags::AV_USER_ID;
-    let info = offer(&Info { caps: wish, tx: Some(tx), ..rdm() });
+    let info = offer(&Info { caps: wish, tx, ..rdm() });
     assert!(info.caps.contains(wish));
     assert!(info.tx.as_ref().unwrap().caps.contains(Flags::FENCE));
     assert!(!info.rx.as_ref().unwrap().caps.intersects(EXTENSIONS));

@@ -273,5 +273,11 @@ pub(super) const ALLOWED: &[Allowed] = &[
 ];
 
 /// Cases in which we offer more, behind what upstream offers.
-pub(super) const MORE: &[(&str, &str)] =
-    &[(SERVER, "IPv6, and each interface at that port for programs that name a domain")];
+pub(super) const MORE: &[(&str, &str)] = &[
+    (SERVER, "IPv6, and each interface at that port for programs that name a domain"),
+    ("Open MPI for one-sided operations", ATOMICS),
+    ("OpenSHMEM", ATOMICS),
+];
+
+const ATOMICS: &str =
+    "atomic operations, which upstream has in a layer above only, of another wire";
