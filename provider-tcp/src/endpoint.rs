@@ -335,7 +335,7 @@ impl Endpoint for TcpEndpoint {
         let mut engine = self.engine();
         // The sockets of a forked child are its parent's, too.
         if self.owner == std::process::id() {
-            settle(&mut engine);
+            settle(&mut engine, self.ep);
         }
         engine.close(self.ep);
         drop(engine);
@@ -483,12 +483,12 @@ fn local(info: &Info) -> Result<Option<SocketAddress>> {
 
 /// Before an endpoint goes: lets what the application has been told is sent leave, as long as the
 /// network takes it.
-fn settle(engine: &mut Tcp) {
+fn settle(engine: &mut Tcp, ep: Handle) {
     let begin = Instant::now();
-    let (mut owed, mut moved) = (engine.owes(), begin);
+    let (mut owed, mut moved) = (engine.owes(ep), begin);
     while owed != 0 && begin.elapsed() < OWED_PATIENCE && moved.elapsed() < STALLED {
         engine.progress();
-        let left = engine.owes();
+        let left = engine.owes(ep);
         if left == owed {
             std::thread::yield_now();
         } else {

@@ -247,7 +247,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// Moves everything forward that can move.
     #[inline]
     pub(crate) fn progress(&mut self) {
-        self.asleep = false;
         self.round = self.round.wrapping_add(1);
         if !self.listed.is_empty() {
             self.flush();

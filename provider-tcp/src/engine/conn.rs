@@ -106,7 +106,7 @@ pub(crate) enum Sink {
     /// To a receive.
     Receive { receive: Receive, arrival: Arrival, ack: bool },
     /// To the heap, until a receive is posted.
-    Keep { bytes: Box<[u8]>, arrival: Arrival, ack: bool },
+    Keep { bytes: Vec<u8>, arrival: Arrival, ack: bool },
     /// To memory that a peer writes.
     Write { pieces: Pieces, data: Option<u64>, ack: bool, commit: bool },
     /// To the buffers of a read.
@@ -146,11 +146,7 @@ impl Sink {
             Self::Read { buffers, .. } => {
                 buffers.fill(got, bytes);
             }
-            Self::Keep { bytes: kept, .. } => {
-                if let Some(place) = kept.get_mut(got..got + bytes.len()) {
-                    place.copy_from_slice(bytes);
-                }
-            }
+            Self::Keep { bytes: kept, .. } => kept.extend_from_slice(bytes),
             Self::Atomic(operands) => operands.fill(got, bytes),
             Self::Write { pieces, .. } => {
                 let (mut got, mut bytes) = (got, bytes);
@@ -276,6 +272,7 @@ impl<S> Conn<S> {
             || !self.acks.is_empty()
             || !self.fetches.is_empty()
             || !self.announced.is_empty()
+            || !self.asked.is_empty()
     }
 
     /// Bytes of reads, or old values: as long as not all of them are here, the target may not have

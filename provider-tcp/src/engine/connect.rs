@@ -325,6 +325,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 self.down(rival, Errno::ECONNRESET);
             } else {
                 self.conns.remove(rival);
+                if let Some(target) = self.core.peer_mut(ep, peer) {
+                    target.conn = None;
+                }
             }
         }
         let answer = Greeting {
@@ -336,7 +339,14 @@ impl<L: Lock, N: Net> Engine<L, N> {
         conn.rendezvous = rendezvous_allowed(answer.record.version, endian);
         conn.extensions = understood(greeting, endian);
         let message = CmMessage::new(CmKind::Response, answer.user_data().as_slice());
-        send_whole(&mut conn.stream, &message.map_err(|_| Errno::EINVAL)?)?;
+        let answered = message.map_err(|_| Errno::EINVAL);
+        if let Err(reason) = answered.and_then(|answer| send_whole(&mut conn.stream, &answer)) {
+            // Our own attempt may have given way to this one.
+            if self.core.peer_mut(ep, peer).is_some_and(|target| target.conn.is_none()) {
+                self.not_reached(ep, peer, reason, false);
+            }
+            return Err(reason);
+        }
         self.open(handle, identity(greeting));
         Ok(())
     }

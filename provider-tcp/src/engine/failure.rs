@@ -62,10 +62,13 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
     }
 
-    /// Whether bytes that the application believes sent have not left yet.
-    pub(crate) fn owes(&self) -> usize {
-        let staged: usize = self.conns.iter().map(|(_, conn)| conn.tx.staged()).sum();
-        let injected = self.core.ops.iter().filter(|(_, op)| op.is_injected() && !op.is_staged());
+    /// Bytes and operations that the application of an endpoint believes sent and that have not left
+    /// yet.
+    pub(crate) fn owes(&self, ep: Handle) -> usize {
+        let own = self.conns.iter().filter(|(_, conn)| conn.ep == ep);
+        let staged: usize = own.map(|(_, conn)| conn.tx.staged()).sum();
+        let own = self.core.ops.iter().filter(|(_, op)| op.ep == ep);
+        let injected = own.filter(|(_, op)| op.is_injected() && !op.is_staged());
         let injected = injected.count();
         staged + injected
     }

@@ -78,6 +78,11 @@ impl Msg {
         }
     }
 
+    /// It was connected, or could not be, and will not be again.
+    pub(super) fn has_ended(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+
     pub(super) fn greeting(&self) -> &[u8] {
         &self.greeting
     }
@@ -182,7 +187,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// Ends the connection of a connected endpoint; what is staged leaves first, if it can.
     pub(crate) fn shutdown(&mut self, ep: Handle) -> Result<()> {
-        if self.core.msg_mut(ep).is_some_and(|msg| msg.phase == Phase::Ended) {
+        if self.core.msg_mut(ep).is_some_and(|msg| msg.has_ended()) {
             // The peer was first; programs that answer its event with a shutdown are no different.
             return Ok(());
         }

@@ -17,7 +17,7 @@ use fabric_core::{
 };
 
 use super::{
-    Body, Core, Engine, SCRATCH,
+    Body, Core, Engine, Msg, SCRATCH,
     conn::{Conn, Control, Phase, Sink, State},
     remote::commit,
 };
@@ -104,6 +104,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
         buffers: Buffers,
     ) -> Result<()> {
         let state = self.core.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;
+        if state.msg.as_ref().is_some_and(Msg::has_ended) {
+            // No message can come any more.
+            return Err(Errno::ENOTCONN);
+        }
         let rx = state.rx;
         let peer = if op.src == ADDR_UNSPEC || !state.limits.directed {
             ANY_PEER
@@ -404,7 +408,11 @@ impl<L: Lock> Core<L> {
             ep.stats.received += 1;
             ep.stats.unexpected += 1;
         }
-        let bytes = vec![0; arrival.len].into_boxed_slice();
+        let mut bytes = Vec::new();
+        if bytes.try_reserve_exact(arrival.len).is_err() {
+            self.let_go(conn.ep, arrival.key, arrival.len);
+            return Err(Errno::ENOMEM);
+        }
         Ok(Begun::Payload(Sink::Keep { bytes, arrival, ack }))
     }
 
@@ -444,7 +452,7 @@ impl<L: Lock> Core<L> {
                 ack
             }
             Sink::Keep { bytes, arrival, ack } => {
-                self.arrived_whole(conn.ep, &arrival, bytes);
+                self.arrived_whole(conn.ep, &arrival, bytes.into_boxed_slice());
                 ack
             }
             Sink::Write { pieces, data, ack, commit: commits } => {

@@ -13,7 +13,7 @@ use fabric_core::{
 
 use super::{
     Core, Engine,
-    conn::{Conn, Control, Current, State, Tx, place_in},
+    conn::{Conn, Control, Current, Phase, State, Tx, place_in},
 };
 use crate::{
     frame::{
@@ -39,6 +39,8 @@ const QUEUED_MAX: usize = 64 << 10;
 const PROGRESS_EVERY: usize = 16;
 /// Sends between two progress calls that leave at once: few are a conversation, many are a window.
 const BURST: u32 = 8;
+/// Reads of a connection that cannot be written to any more.
+const LAST_WORDS: usize = 4096;
 /// Tagged messages above this size are announced first.
 pub(super) const EAGER: usize = 64 << 10;
 
@@ -211,6 +213,11 @@ impl<L: Lock, N: Net> Engine<L, N> {
             } else {
                 self.pump(known);
             }
+            // A message that waits in its socket may be in front of what is waited for now.
+            let stalled = |conn: &Conn<_>| matches!(conn.rx.phase, Phase::Stalled(_));
+            if self.conns.get(known).is_some_and(stalled) {
+                self.resume(known);
+            }
             return Ok(());
         }
         if let Some(state) = self.core.eps.get_mut(ep)
@@ -237,7 +244,15 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 }
                 self.rewatch(handle);
             }
-            Err(reason) => self.down(handle, reason),
+            Err(reason) => {
+                // What the peer has sent before its end can still be received.
+                for _ in 0..LAST_WORDS {
+                    if !self.read(handle) {
+                        break;
+                    }
+                }
+                self.down(handle, reason);
+            }
         }
     }
 
@@ -397,7 +412,11 @@ impl<L: Lock> Core<L> {
         }
         let buffers = *op.payload.buffers();
         let mut header = match op.kind {
-            TxKind::Send { tagged: true, tag } if conn.rendezvous && buffers.len() > EAGER => {
+            // Only to our own kind: others do not read on behind a message that nobody has asked for,
+            // so that the bytes of one that was announced before may never come through.
+            TxKind::Send { tagged: true, tag }
+                if conn.rendezvous && conn.extensions && buffers.len() > EAGER =>
+            {
                 let Some(index) = conn.free_index() else { return false };
                 conn.announced.push((index, handle));
                 Header::rts(index, tag, buffers.len())

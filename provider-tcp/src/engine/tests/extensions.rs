@@ -164,7 +164,7 @@ fn writes_complete_with_their_answer() {
         a.engine.progress();
     }
     assert!(a.sent().is_empty());
-    assert_eq!(a.engine.owes(), 0, "nothing is left for closing to wait for");
+    assert_eq!(a.engine.owes(a.ep), 0, "nothing is left for closing to wait for");
     assert_eq!(ends(&mut a, &mut b, 2), [(0, Some(Errno::ENOKEY)), (2, None)]);
 }
 
