@@ -3,7 +3,13 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Instant};
 
-use fabric_core::{matching::PeerId, slab::Handle};
+use fabric_core::{Errno, lock::Lock, log::Subsys, matching::PeerId, slab::Handle};
+
+use super::{
+    Engine, LISTENER,
+    conn::{Conn, State},
+};
+use crate::net::Net;
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +43,54 @@ impl Timers {
     pub(super) fn pop(&mut self, now: Instant) -> Option<Due> {
         self.first().filter(|at| *at <= now)?;
         self.0.pop().map(|Reverse((_, due))| due)
+    }
+}
+
+impl<L: Lock, N: Net> Engine<L, N> {
+    /// The time for a step of a hand-shake is over. After a pause in which the application made no
+    /// progress the step may have been made without our seeing it.
+    pub(super) fn overdue(&mut self, handle: Handle, now: Instant) {
+        let late = |conn: &Conn<N::Stream>| conn.deadline.is_some_and(|at| at <= now);
+        let Some(conn) = self.conns.get(handle).filter(|conn| late(conn)) else { return };
+        match conn.state {
+            State::Connecting => self.connected(handle),
+            State::Accepted => {
+                self.greet(handle);
+            }
+            State::Requested => return self.still_no_answer(handle),
+            State::Open => {}
+        }
+        if self.conns.get(handle).is_some_and(late) {
+            self.down(handle, Errno::ETIMEDOUT);
+        }
+    }
+
+    fn still_no_answer(&mut self, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(handle) else { return };
+        conn.deadline = None;
+        let Some(ep) = self.core.eps.get(conn.ep) else { return };
+        let Some(peer) = ep.peers.get(conn.peer as usize) else { return };
+        let (to, patience) = (peer.address, ep.limits.connect.as_secs());
+        fabric_core::warn!(
+            "tcp",
+            Subsys::EpCtrl,
+            "{to} is connected, but has not answered for {patience} s: it makes no progress, or is no fabric endpoint"
+        );
+    }
+
+    /// It is time to try a peer again.
+    pub(super) fn try_again(&mut self, ep: Handle, peer: PeerId, now: Instant) {
+        let target = self.core.peer_mut(ep, peer);
+        if target.is_some_and(|target| target.retry.is_some_and(|at| at <= now)) {
+            self.reach(ep, peer);
+        }
+    }
+
+    /// The listener has rested.
+    pub(super) fn listen_again(&mut self, ep: Handle) {
+        if self.core.eps.get(ep).is_some() {
+            self.net.watch_listener(ep.raw() ^ LISTENER, true);
+        }
     }
 }
 
