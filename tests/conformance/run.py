@@ -45,6 +45,9 @@ def main():
     parser.add_argument("--cc", default="cc", help="compiler")
     parser.add_argument("--debian-headers", action="store_true", help="compile with the system's")
     parser.add_argument("--sanitize", choices=["address", "thread"], help="instrument the library")
+    parser.add_argument(
+        "--build-std", action="store_true", help="instrument Rust's standard library, too (rust-src)"
+    )
     parser.add_argument("--valgrind", action="store_true", help="run it under memcheck")
     parser.add_argument("--book", action="store_true", help="write the cases into the book and stop")
     args, rest = parser.parse_known_args()
@@ -104,6 +107,10 @@ def instrumented(args):
     flags = f"-Zsanitizer={args.sanitize} -Cunsafe-allow-abi-mismatch=sanitizer --cfg rustix_use_libc"
     env = {**os.environ, "RUSTC_BOOTSTRAP": "1", "RUSTFLAGS": flags}
     cargo = ["cargo", "build", "--locked", "-p", "percale-ffi", "--target", triple]
+    if args.build_std:
+        run(["rustup", "component", "add", "rust-src"], 300, cwd=libraries.ROOT)
+        cargo += ["-Zbuild-std"]
+        target = target.with_name(f"{target.name}-std")
     run([*cargo, "--target-dir", target], 1800, env, libraries.ROOT)
     archive = target / triple / "debug" / "libfabric.a"
     sysroot = run(["rustc", "--print", "sysroot"], 60, cwd=libraries.ROOT).strip()
@@ -118,12 +125,12 @@ def instrumented(args):
     objects = libraries.BUILD / f"conformance-{short}.d"
     objects.mkdir(parents=True, exist_ok=True)
     sources, flags = sorted(HERE.glob("*.c")), [*FLAGS, *include]
-    if args.sanitize == "thread":
+    if args.sanitize == "thread" and not args.build_std:
         # Not the suite itself: a target looks on while peers write to its memory, which is a race.
         sources.append(HERE / "thread" / "locks.c")
         defined, wrapped = waits(archive)
         flags, link = flags + defined, link + wrapped
-    else:
+    elif args.sanitize == "address":
         flags.append(f"-fsanitize={args.sanitize}")
     run([args.cc, *flags, "-c", *sources], 300, cwd=objects)
     # Linked without that flag, which would bring the runtime of another compiler along.
