@@ -83,6 +83,12 @@ impl Msg {
         self.phase == Phase::Ended
     }
 
+    /// As if its connection had ended.
+    #[cfg(test)]
+    pub(super) const fn end(&mut self) {
+        self.phase = Phase::Ended;
+    }
+
     pub(super) fn greeting(&self) -> &[u8] {
         &self.greeting
     }

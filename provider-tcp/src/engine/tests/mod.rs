@@ -7,3 +7,4 @@ mod node;
 mod remote;
 mod storm;
 mod traffic;
+mod waits;

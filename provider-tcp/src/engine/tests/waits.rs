@@ -1,0 +1,98 @@
+//! What may stand in front of what is waited for.
+
+use fabric_core::{
+    Errno,
+    flags::Flags,
+    mem::Buffers,
+    op::{RmaKind, TxMeta},
+};
+
+use super::{
+    super::Msg,
+    net::Script,
+    node::{Node, iov, meta, pair, pattern, settle, want},
+};
+
+const ROOMY: Script = Script { chunk: usize::MAX, room: 1 << 20, late: 0, seed: 1 };
+const KEY: u64 = 7;
+
+/// Two that have talked to each other.
+fn acquainted() -> (Node, Node) {
+    let (_, mut a, mut b) = pair(ROOMY);
+    let (mut hello, mut room) = (pattern(1, 8), vec![0; 8]);
+    b.trecv(1, 1, &mut room);
+    a.send(meta(1, 1), Some(1), &[iov(&mut hello)]).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!((a.sent().len(), b.received().len()), (1, 1));
+    (a, b)
+}
+
+/// Others read no further than a message that nobody has asked for.
+#[test]
+fn messages_are_announced_to_our_own_kind_only() {
+    for ours in [true, false] {
+        let (mut a, mut b) = acquainted();
+        let handles: Vec<_> = a.engine.conns.iter().map(|(handle, _)| handle).collect();
+        for handle in handles {
+            a.engine.conns.get_mut(handle).unwrap().extensions = ours;
+        }
+        let (mut from, mut to) = (pattern(2, 200_000), vec![0; 200_000]);
+        b.trecv(2, 2, &mut to);
+        a.send(meta(1, 2), Some(2), &[iov(&mut from)]).unwrap();
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!((a.sent().len(), b.received()[0].ok().len), (1, 200_000));
+        assert!(to == from);
+        assert_eq!(a.state().stats.rendezvous, u64::from(ours));
+    }
+}
+
+/// Messages that nobody receives, more than are kept for nobody, do not keep an answer away.
+#[test]
+fn a_read_behind_what_nobody_receives() {
+    let (mut a, mut b) = acquainted();
+    let mut memory = pattern(3, 100);
+    let _region = b.expose(KEY, &mut memory);
+    let mut large = pattern(4, 2 << 20);
+    let plain = TxMeta { flags: Flags::COMPLETION, ..meta(0, 5) };
+    for _ in 0..12 {
+        b.send(plain, None, &[iov(&mut large)]).unwrap();
+    }
+    for _ in 0..20 {
+        settle(&mut [&mut a, &mut b]);
+    }
+    let before = b.sent().len();
+    assert!(before < 12, "some wait in the stream");
+    let mut got = vec![0; 100];
+    a.rma(meta(1, 6), RmaKind::Read, &mut got, (0, KEY)).unwrap();
+    for _ in 0..20 {
+        settle(&mut [&mut a, &mut b]);
+    }
+    assert_eq!(a.sent().first().map(|done| done.ok().context), Some(6));
+    assert!(got == memory);
+}
+
+/// Closing waits for what its own endpoint owes.
+#[test]
+fn an_endpoint_owes_its_own_bytes() {
+    let (mut a, _b) = acquainted();
+    let mut bytes = pattern(5, 100);
+    for n in 0..30 {
+        let silent = TxMeta { silent: true, ..meta(1, n) };
+        a.send(silent, Some(9), &[iov(&mut bytes)]).unwrap();
+    }
+    assert_ne!(a.engine.owes(a.ep), 0);
+    let other = fabric_core::slab::Handle::from_raw(!a.ep.raw());
+    assert_eq!(a.engine.owes(other), 0);
+}
+
+/// A connected endpoint whose connection has ended takes no receive that nothing could end.
+#[test]
+fn nothing_is_received_after_the_end() {
+    let (mut a, _b) = acquainted();
+    let ep = a.ep;
+    let mut msg = Msg::new();
+    msg.end();
+    a.engine.core.eps.get_mut(ep).unwrap().msg = Some(msg);
+    let op = want(1, 0);
+    assert_eq!(a.engine.post_recv(ep, &op, Buffers::EMPTY), Err(Errno::ENOTCONN));
+}
