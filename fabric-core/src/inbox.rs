@@ -354,6 +354,11 @@ impl<B> Inbox<B> {
         self.matcher.peers()
     }
 
+    /// Whether a message waits that such a receive would get.
+    pub fn has_waiting(&self, want: &Want) -> bool {
+        self.matcher.peek_waiting(want).is_some()
+    }
+
     /// Messages that wait, claimed ones included.
     pub fn waiting_len(&self) -> usize {
         self.matcher.waiting_len()

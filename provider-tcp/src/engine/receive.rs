@@ -104,10 +104,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         buffers: Buffers,
     ) -> Result<()> {
         let state = self.core.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;
-        if state.msg.as_ref().is_some_and(Msg::has_ended) {
-            // No message can come any more.
-            return Err(Errno::ENOTCONN);
-        }
+        let ended = state.msg.as_ref().is_some_and(Msg::has_ended);
         let rx = state.rx;
         let peer = if op.src == ADDR_UNSPEC || !state.limits.directed {
             ANY_PEER
@@ -115,6 +112,15 @@ impl<L: Lock, N: Net> Engine<L, N> {
             self.resolve(ep, op.src)?
         };
         let want = Want { tagged: op.tagged, peer, tag: op.tag, ignore: op.ignore };
+        let looks = op.flags.intersects(Flags::PEEK | Flags::CLAIM | Flags::DISCARD);
+        if ended && !looks {
+            // No message can come any more, but one that came before may be waiting.
+            let several = op.flags.contains(Flags::MULTI_RECV);
+            let context = self.core.contexts.get(rx).ok_or(Errno::EOPBADSTATE)?;
+            if several || !context.inbox.has_waiting(&want) {
+                return Err(Errno::ENOTCONN);
+            }
+        }
         self.post_into(rx, op, want, buffers)
     }
 

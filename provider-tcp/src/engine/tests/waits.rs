@@ -4,7 +4,7 @@ use fabric_core::{
     Errno,
     flags::Flags,
     mem::Buffers,
-    op::{RmaKind, TxMeta},
+    op::{RecvOp, RmaKind, TxMeta},
 };
 
 use super::{
@@ -85,14 +85,21 @@ fn an_endpoint_owes_its_own_bytes() {
     assert_eq!(a.engine.owes(other), 0);
 }
 
-/// A connected endpoint whose connection has ended takes no receive that nothing could end.
+/// A connected endpoint whose connection has ended takes receives for what came before, and none that
+/// nothing could end.
 #[test]
 fn nothing_is_received_after_the_end() {
-    let (mut a, _b) = acquainted();
+    let (mut a, mut b) = acquainted();
     let ep = a.ep;
+    let (mut last, mut room) = (pattern(6, 20), vec![0; 20]);
+    b.send(meta(0, 1), None, &[iov(&mut last)]).unwrap();
+    settle(&mut [&mut a, &mut b]);
     let mut msg = Msg::new();
     msg.end();
     a.engine.core.eps.get_mut(ep).unwrap().msg = Some(msg);
-    let op = want(1, 0);
+    let op = RecvOp { tagged: false, ..want(1, 0) };
+    a.recv(RecvOp { iov: &[iov(&mut room)], ..op }).unwrap();
+    assert_eq!(a.received()[0].ok().len, 20);
+    assert!(room == last);
     assert_eq!(a.engine.post_recv(ep, &op, Buffers::EMPTY), Err(Errno::ENOTCONN));
 }
