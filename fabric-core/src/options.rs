@@ -1,6 +1,6 @@
 //! SETUP. `FI_OPT_ENDPOINT` options that every provider answers alike (`fi_endpoint(3)`).
 
-use crate::{Errno, Result};
+use crate::{Errno, Result, discovery::Names, flags::Flags, log::Subsys};
 
 /// `FI_OPT_MIN_MULTI_RECV`.
 pub const MIN_MULTI_RECV: i32 = 0;
@@ -16,6 +16,27 @@ const INJECT_MSG_SIZE: i32 = 16;
 const INJECT_TAGGED_SIZE: i32 = 17;
 const INJECT_RMA_SIZE: i32 = 18;
 const INJECT_ATOMIC_SIZE: i32 = 19;
+
+/// The value for [`MIN_MULTI_RECV`], the one option that can be set. `ENOPROTOOPT` for others,
+/// `EINVAL` for a value of another length.
+pub fn min_multi_recv(name: i32, value: &[u8]) -> Result<usize> {
+    if name != MIN_MULTI_RECV {
+        return Err(Errno::ENOPROTOOPT);
+    }
+    value.try_into().map(usize::from_ne_bytes).map_err(|_| Errno::EINVAL)
+}
+
+/// Whether an endpoint can have the capabilities that its info asks for; `EINVAL`, with the others in
+/// the log. An info need not come from discovery.
+pub fn check_caps(provider: &str, wanted: Flags, offered: Flags) -> Result<()> {
+    let beyond = wanted - offered;
+    if beyond.is_empty() {
+        return Ok(());
+    }
+    let beyond = Names("FI_", beyond);
+    crate::warn!(provider, Subsys::EpCtrl, "caps: wanted {beyond}, which is not offered");
+    Err(Errno::EINVAL)
+}
 
 /// Sizes of an endpoint, which are all limits that it enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

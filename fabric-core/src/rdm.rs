@@ -13,7 +13,6 @@ use crate::{
     av::Av,
     bindings::Bindings,
     completion::{CompletionQueue, Counter, Cq, EntryBuf},
-    discovery::Names,
     domain::Domain,
     engine::{Engine, Limits, Stats},
     eq::{EventQueue, RequestHandle},
@@ -101,13 +100,7 @@ fn check(info: &Info, caps: Flags) -> Result<()> {
         crate::warn!("core", Subsys::EpCtrl, "ep_attr.type: wanted {ep_type}, offered FI_EP_RDM");
         return Err(Errno::EINVAL);
     }
-    let beyond = info.caps - caps;
-    if !beyond.is_empty() {
-        let beyond = Names("FI_", beyond);
-        crate::warn!("core", Subsys::EpCtrl, "caps: wanted {beyond}, which is not offered");
-        return Err(Errno::EINVAL);
-    }
-    Ok(())
+    options::check_caps("core", info.caps, caps)
 }
 
 impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
@@ -216,11 +209,8 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
     }
 
     fn set_option(&self, name: i32, value: &[u8]) -> Result<()> {
-        if name != options::MIN_MULTI_RECV {
-            return Err(Errno::ENOPROTOOPT);
-        }
-        let bytes = value.try_into().map_err(|_| Errno::EINVAL)?;
-        self.engine.lock().core.inbox.min_multi_recv = usize::from_ne_bytes(bytes);
+        let size = options::min_multi_recv(name, value)?;
+        self.engine.lock().core.inbox.min_multi_recv = size;
         Ok(())
     }
 

@@ -14,7 +14,6 @@ use fabric_core::{
     av::Av,
     bindings::Bindings,
     completion::{CompletionQueue, Counter, Cq, EntryBuf},
-    discovery::Names,
     domain::Domain,
     engine::Stats,
     eq::{Drive, EventQueue, RequestHandle},
@@ -152,12 +151,7 @@ fn check(info: &Info) -> Result<Kind> {
             return Err(Errno::EINVAL);
         }
     };
-    let beyond = info.caps - caps - offer::extensions_of(kind == Kind::Rdm);
-    if !beyond.is_empty() {
-        let beyond = Names("FI_", beyond);
-        fabric_core::warn!("tcp", Subsys::EpCtrl, "caps: wanted {beyond}, which is not offered");
-        return Err(Errno::EINVAL);
-    }
+    options::check_caps("tcp", info.caps, caps | offer::extensions_of(kind == Kind::Rdm))?;
     Ok(kind)
 }
 
@@ -366,12 +360,9 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn set_option(&self, name: i32, value: &[u8]) -> Result<()> {
-        if name != options::MIN_MULTI_RECV {
-            return Err(Errno::ENOPROTOOPT);
-        }
-        let bytes = value.try_into().map_err(|_| Errno::EINVAL)?;
+        let wanted = options::min_multi_recv(name, value)?;
         if let Some(size) = self.engine().core.min_multi_recv(self.ep) {
-            *size = usize::from_ne_bytes(bytes);
+            *size = wanted;
         }
         Ok(())
     }

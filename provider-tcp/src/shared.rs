@@ -63,13 +63,10 @@ impl SharedReceive for TcpSharedReceive {
     }
 
     fn set_option(&self, name: i32, value: &[u8]) -> Result<()> {
-        if name != options::MIN_MULTI_RECV {
-            return Err(Errno::ENOPROTOOPT);
-        }
-        let bytes = value.try_into().map_err(|_| Errno::EINVAL)?;
+        let size = options::min_multi_recv(name, value)?;
         let mut engine = self.port.lock();
         let context = engine.core.contexts.get_mut(self.context).ok_or(Errno::EOPBADSTATE)?;
-        context.inbox.min_multi_recv = usize::from_ne_bytes(bytes);
+        context.inbox.min_multi_recv = size;
         Ok(())
     }
 }

@@ -162,16 +162,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
             conn.tx.stage(conn.endian, &header, &buffers);
             state.stats.eager += 1;
             state.report.sent(&interest, kind.flags(), buffers.len());
-            let more =
-                op.meta.flags.contains(Flags::MORE) || !state.limits.coalesce_now(conn, self.round);
-            if conn.tx.blocked {
-                return Ok(());
-            }
-            if more && conn.tx.staged() < BATCH {
-                self.list(handle);
-            } else {
-                self.pump(handle);
-            }
+            let more = op.meta.flags.contains(Flags::MORE)
+                || !state.limits.leaves_at_once(conn, self.round);
+            let later = more && conn.tx.staged() < BATCH;
+            self.dispatch(handle, later);
             return Ok(());
         }
         let payload =
@@ -207,12 +201,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             && let Some(conn) = self.conns.get_mut(known)
         {
             conn.tx.queue.push_back(handle);
-            if conn.tx.blocked {
-            } else if more {
-                self.list(known);
-            } else {
-                self.pump(known);
-            }
+            self.dispatch(known, more);
             // A message that waits in its socket may be in front of what is waited for now.
             let stalled = |conn: &Conn<_>| matches!(conn.rx.phase, Phase::Stalled(_));
             if self.conns.get(known).is_some_and(stalled) {
@@ -229,6 +218,20 @@ impl<L: Lock, N: Net> Engine<L, N> {
             self.reach(ep, peer);
         }
         Ok(())
+    }
+
+    /// Sends what a connection has, now or `later`, in the next progress call. A socket that takes no
+    /// more tells when it does.
+    #[inline]
+    fn dispatch(&mut self, handle: Handle, later: bool) {
+        if self.conns.get(handle).is_none_or(|conn| conn.tx.blocked) {
+            return;
+        }
+        if later {
+            self.list(handle);
+        } else {
+            self.pump(handle);
+        }
     }
 
     /// Sends until nothing is left or the socket takes no more.
@@ -271,7 +274,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
 impl super::Limits {
     /// Whether a staged message leaves now: few sends since the last progress call.
     #[inline]
-    fn coalesce_now<S>(&self, conn: &mut Conn<S>, round: u32) -> bool {
+    fn leaves_at_once<S>(&self, conn: &mut Conn<S>, round: u32) -> bool {
         if !self.coalesce {
             return true;
         }
