@@ -25,6 +25,7 @@ mod failure;
 mod forget;
 mod life;
 mod msg;
+mod pressure;
 mod receive;
 mod remote;
 mod rendezvous;
@@ -128,6 +129,8 @@ pub(crate) struct Peer {
     sender: Sender,
     /// Bytes of its messages that wait for receives.
     pub(crate) kept: usize,
+    /// Operations that wait to be sent to it.
+    queued: usize,
 }
 
 /// What tells an endpoint from a later one at its address.

@@ -306,10 +306,16 @@ impl<S> Conn<S> {
             .chain(self.tx.queue.iter().copied())
     }
 
+    /// Nothing keeps what comes next waiting in its socket.
+    #[inline]
+    pub(crate) fn takes_more(&self) -> bool {
+        !matches!(self.rx.phase, Phase::Stalled(_)) && !self.tx.is_swamped()
+    }
+
     /// What the net should tell.
     pub(crate) fn interest(&self) -> Interest {
         Interest {
-            read: !matches!(self.rx.phase, Phase::Stalled(_)) && self.state != State::Connecting,
+            read: self.takes_more() && self.state != State::Connecting,
             write: self.tx.blocked || self.state == State::Connecting,
         }
     }

@@ -91,6 +91,7 @@ impl Peer {
             identity: super::Identity::default(),
             sender: super::Sender::default(),
             kept: 0,
+            queued: 0,
         }
     }
 

@@ -51,7 +51,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let Some(conn) = self.conns.get_mut(handle) else { return false };
         let mut moved = false;
         for _ in 0..TURNS {
-            if matches!(conn.rx.phase, Phase::Stalled(_)) {
+            if !conn.takes_more() {
                 break;
             }
             if conn.state != State::Open {

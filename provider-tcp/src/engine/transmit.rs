@@ -30,13 +30,9 @@ const ACKNOWLEDGED: Flags =
 /// Payloads up to this size are copied behind their header, so that several leave in one call.
 const COPIED: usize = 4096;
 /// Staged bytes that leave without waiting for more.
-const BATCH: usize = 16 << 10;
+pub(super) const BATCH: usize = 16 << 10;
 /// Staged bytes, on a socket that takes no more, at which operations begin to wait.
 const STAGED_MAX: usize = 64 << 10;
-/// Operations that wait to be sent before any more are refused.
-const QUEUED_MAX: usize = 64 << 10;
-/// Posts above an endpoint's size between two rounds of progress.
-const PROGRESS_EVERY: usize = 16;
 /// Sends between two progress calls that leave at once: few are a conversation, many are a window.
 const BURST: u32 = 8;
 /// Reads of a connection that cannot be written to any more.
@@ -55,7 +51,7 @@ pub(crate) struct TxOp {
     pub(crate) payload: Payload,
     /// Remote CQ data.
     pub(crate) data: Option<u64>,
-    /// Counted in `Ep::queued`.
+    /// Counted in `Ep::queued`, and `Peer::queued`.
     pub(crate) queued: bool,
     /// Its header has asked for an acknowledgement, which ends it.
     pub(crate) acked: bool,
@@ -176,22 +172,11 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// Takes an operation: into the queue of its connection, or of its peer if there is none.
     pub(crate) fn post(&mut self, mut op: TxOp) -> Result<()> {
         let (ep, peer) = (op.ep, op.peer);
-        let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
-        if state.queued >= state.limits.outstanding {
-            // Two sides that only post would otherwise wait for each other for ever: those who post
-            // before they receive are refused late, and make progress all the while.
-            let full = state.queued >= QUEUED_MAX.max(state.limits.outstanding);
-            if full || state.queued.is_multiple_of(PROGRESS_EVERY) {
-                self.progress();
-            }
-            if full {
-                return Err(Errno::EAGAIN);
-            }
-        }
+        self.make_room(ep, peer)?;
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
         let more = op.interest.flags.contains(Flags::MORE);
         op.queued = true;
-        state.queued += 1;
+        state.queued_for(peer);
         state.stats.queued += 1;
         let known = state.peers.get(peer as usize).and_then(|peer| peer.conn);
         let handle = self.core.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
@@ -306,6 +291,14 @@ impl Tx {
         payload.gather(0, &mut self.out[at..]);
     }
 
+    /// Bytes that have left, and that others follow for ever.
+    fn let_go_of_sent(&mut self) {
+        if self.sent >= STAGED_MAX {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
     /// What leaves from where it is.
     fn direct(&self, ops: &fabric_core::slab::Slab<TxOp>) -> Buffers {
         match &self.current {
@@ -369,6 +362,7 @@ impl<L: Lock> Core<L> {
             }
             if sent < total {
                 conn.tx.blocked = true;
+                conn.tx.let_go_of_sent();
                 return Ok(());
             }
         }
@@ -415,11 +409,7 @@ impl<L: Lock> Core<L> {
         }
         let buffers = *op.payload.buffers();
         let mut header = match op.kind {
-            // Only to our own kind: others do not read on behind a message that nobody has asked for,
-            // so that the bytes of one that was announced before may never come through.
-            TxKind::Send { tagged: true, tag }
-                if conn.rendezvous && conn.extensions && buffers.len() > EAGER =>
-            {
+            TxKind::Send { tag, .. } if conn.announces(op) => {
                 let Some(index) = conn.free_index() else { return false };
                 conn.announced.push((index, handle));
                 Header::rts(index, tag, buffers.len())
@@ -446,10 +436,9 @@ impl<L: Lock> Core<L> {
             header = header.with_flags(HeadFlags::DELIVERY_COMPLETE);
         }
         op.acked = header.answer() == Some(Answer::Ack);
-        let queued = std::mem::take(&mut op.queued);
         let ep = op.ep;
         if let Some(ep) = self.eps.get_mut(ep) {
-            ep.queued -= usize::from(queued);
+            ep.taken_off(op);
         }
         if header.index().is_some() {
             conn.tx.head(conn.endian, &header);
@@ -506,9 +495,9 @@ impl<L: Lock> Core<L> {
 
     /// Ends an operation, exactly once, and tells its owner. `Ok` carries the bytes moved.
     pub(crate) fn finish(&mut self, handle: Handle, outcome: Result<usize>) {
-        let Some(op) = self.ops.remove(handle) else { return };
+        let Some(mut op) = self.ops.remove(handle) else { return };
         let Some(ep) = self.eps.get_mut(op.ep) else { return };
-        ep.queued -= usize::from(op.queued);
+        ep.taken_off(&mut op);
         match outcome {
             Ok(bytes) => ep.report.sent(&op.interest, op.kind.flags(), bytes),
             Err(reason) => {
@@ -524,13 +513,27 @@ impl<L: Lock> Core<L> {
     }
 }
 
-/// Whether an operation may not start before the peer has answered earlier ones: a fenced one, or a
-/// write whose reads before it must not see it.
+/// Whether an operation may not start before the peer has answered earlier ones: one too many, a
+/// fenced one, or a write whose reads before it must not see it.
 fn must_wait<S>(op: &TxOp, conn: &Conn<S>, war: bool) -> bool {
+    if conn.asks_too_much(op) {
+        return true;
+    }
     if op.interest.flags.contains(Flags::FENCE) {
         return conn.waits_for_answers();
     }
     war && op.kind.changes_memory() && conn.waits_for_reads()
+}
+
+impl<S> Conn<S> {
+    /// Whether a message is announced first. Only to our own kind: others do not read on behind a
+    /// message that nobody has asked for, so that the bytes of one that was announced before may never
+    /// come through.
+    pub(super) fn announces(&self, op: &TxOp) -> bool {
+        let large = op.payload.buffers().len() > EAGER;
+        let tagged = matches!(op.kind, TxKind::Send { tagged: true, .. });
+        tagged && large && self.rendezvous && self.extensions
+    }
 }
 
 impl TxOp {
@@ -548,7 +551,7 @@ impl TxOp {
 
     /// An acknowledgement is asked for.
     #[inline]
-    const fn acknowledged(&self) -> bool {
+    pub(super) const fn acknowledged(&self) -> bool {
         acknowledged(&self.interest, matches!(self.kind, TxKind::Send { .. }))
     }
 

@@ -167,6 +167,15 @@ pub(super) struct TestStream {
     side: usize,
 }
 
+impl TestStream {
+    /// Bytes that it takes now.
+    pub(super) fn room(&self) -> usize {
+        let world = self.world.lock();
+        let way = self.at.map(|at| world.connections[at].ways[self.side].bytes.len());
+        way.map_or(0, |used| world.script.room.saturating_sub(used))
+    }
+}
+
 impl Stream for TestStream {
     fn send(&mut self, bytes: &[u8], data: &Buffers) -> Result<usize> {
         let world = &mut *self.world.lock();

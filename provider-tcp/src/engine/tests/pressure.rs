@@ -1,0 +1,145 @@
+//! Peers that do not keep up: what they make wait, and whom.
+
+use fabric_core::{
+    Errno,
+    op::{RmaIov, RmaKind},
+};
+
+use super::{
+    super::pressure::ASKED_MAX,
+    net::{Script, Shared},
+    node::{LIMITS, Node, introduce, iov, meta, pair, pattern, settle, succeeded, want},
+    stranger::Stranger,
+};
+use crate::frame::head::{BASE_LEN, HeadFlags, Header, Ranges};
+
+const KEY: u64 = 7;
+const LEN: usize = 16 << 10;
+
+fn ranges(len: usize) -> Ranges {
+    Ranges::new(&[RmaIov { addr: 0, len, key: KEY }]).unwrap()
+}
+
+/// Bytes of memory that wait to leave, and answers.
+fn waiting(node: &Node) -> (usize, usize) {
+    let conns = node.engine.conns.iter();
+    conns.map(|(_, conn)| (conn.tx.out.len(), conn.tx.control.len())).max().unwrap()
+}
+
+/// Asks until nothing is taken any more, then takes the answers; returns how many requests were
+/// taken at first, and how many bytes came back for them.
+fn flood(request: &Header, payload: &[u8]) -> (usize, usize) {
+    let shared = Shared::new(Script::default());
+    let mut a = Node::new(&shared, "10.0.0.1:0", "10.0.0.1:0", LIMITS);
+    let mut memory = pattern(1, LEN);
+    let _region = a.expose(KEY, &mut memory);
+    let mut stranger = Stranger::admitted(&shared, "10.0.0.2", &mut a);
+    let (mut asked, mut refused) = (0, 0);
+    while refused < 20 {
+        if stranger.say(request, payload) {
+            (asked, refused) = (asked + 1, 0);
+        } else {
+            refused += 1;
+            a.engine.progress();
+        }
+        assert!(asked < 20 * ASKED_MAX, "everything is taken");
+    }
+    let (staged, answers) = waiting(&a);
+    assert!(staged <= 128 << 10, "{staged} bytes are staged");
+    assert!(answers <= 3 * ASKED_MAX, "{answers} answers wait");
+    let (mut bytes, mut got, mut quiet) = (vec![0; 1 << 20], 0, 0);
+    while quiet < 20 {
+        match stranger.take(&mut bytes).unwrap() {
+            0 => quiet += 1,
+            n => (got, quiet) = (got + n, 0),
+        }
+        a.engine.progress();
+    }
+    (asked, got)
+}
+
+/// Whoever asks and takes no answer is not listened to any more, until it takes them.
+#[test]
+fn answers_that_nobody_takes() {
+    let (reads, got) = flood(&Header::read(ranges(LEN)), &[]);
+    assert!(reads > ASKED_MAX);
+    assert_eq!(got, reads * (BASE_LEN + LEN));
+    let write = Header::write(ranges(8)).with_flags(HeadFlags::DELIVERY_COMPLETE);
+    let (writes, got) = flood(&write, &[5; 8]);
+    assert!(writes > ASKED_MAX);
+    assert_eq!(got, writes * BASE_LEN);
+}
+
+/// Both ask for more than either may keep waiting, with next to nothing in between that holds it.
+#[test]
+fn two_that_ask_each_other_for_more_than_may_wait() {
+    const ASK: usize = 3 * ASKED_MAX;
+    for len in [64, 20_000] {
+        let (_, mut a, mut b) = pair(Script { room: 3000, ..Script::default() });
+        let mut memory = [pattern(1, 20_000), pattern(2, 20_000)];
+        let [of_a, of_b] = &mut memory;
+        let _regions = (a.expose(KEY, of_a), b.expose(KEY, of_b));
+        let mut places = [vec![0; len], vec![0; len]];
+        let [to_a, to_b] = &mut places;
+        let [to_a, to_b] = [[iov(to_a)], [iov(to_b)]];
+        let mut done = [0, 0];
+        let mut posted = 0;
+        // All of them hold the same bytes.
+        for n in 0..if len == 64 { ASK } else { ASKED_MAX + 100 } {
+            a.rma_into(meta(1, n), RmaKind::Read, &to_a, (0, KEY)).unwrap();
+            b.rma_into(meta(0, n), RmaKind::Read, &to_b, (0, KEY)).unwrap();
+            posted += 1;
+        }
+        while done != [posted; 2] {
+            let before = done;
+            for _ in 0..20 {
+                settle(&mut [&mut a, &mut b]);
+                done[0] += succeeded(&a.sent());
+                done[1] += succeeded(&b.sent());
+            }
+            assert_ne!(done, before, "of {posted}");
+            for node in [&a, &b] {
+                assert!(waiting(node).1 <= ASKED_MAX);
+            }
+        }
+        assert_eq!((places[0] == pattern(2, len), places[1] == pattern(1, len)), (true, true));
+        a.assert_idle();
+        b.assert_idle();
+    }
+}
+
+/// One that is not there, and one that takes nothing, are refused before a third is.
+#[test]
+fn a_peer_that_takes_nothing_leaves_room_for_others() {
+    let shared = Shared::new(Script { room: 1000, ..Script::default() });
+    let names = ["10.0.0.1:0", "10.0.0.2:0", "10.0.0.3:0", "10.0.0.4:0"];
+    let [mut a, mut gone, mut asleep, mut b] = names.map(|at| Node::new(&shared, at, at, LIMITS));
+    introduce(&mut [&mut a, &mut gone, &mut asleep, &mut b]);
+    drop(gone);
+    let mut hello = pattern(1, 8);
+    a.send(meta(2, 0), Some(1), &[iov(&mut hello)]).unwrap();
+    settle(&mut [&mut a, &mut asleep]);
+    let (mut taken, mut large) = ([0, 0], pattern(2, 5000));
+    for (taken, dest) in taken.iter_mut().zip([1, 2]) {
+        let refused = loop {
+            match a.send(meta(dest, 1), Some(2), &[iov(&mut large)]) {
+                Ok(()) => *taken += 1,
+                Err(reason) => break reason,
+            }
+        };
+        assert_eq!(refused, Errno::EAGAIN);
+    }
+    assert!(taken[0] >= 64 << 10 && taken[1] >= 16 << 10, "{taken:?}");
+    for n in 0..100 {
+        let mut room = vec![0; 5000];
+        let receive = [iov(&mut room)];
+        b.recv(fabric_core::op::RecvOp { iov: &receive, ..want(n, 3) }).unwrap();
+        a.send(meta(3, 3), Some(3), &[iov(&mut large)]).unwrap();
+        for _ in 0..50 {
+            settle(&mut [&mut b]);
+            a.engine.progress();
+        }
+        assert_eq!(succeeded(&b.received()), 1, "message {n}");
+        assert!(room == large);
+    }
+}
