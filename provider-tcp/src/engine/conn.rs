@@ -1,6 +1,9 @@
 //! HOT. One connection: what is on its way in each direction.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Instant,
+};
 
 use super::atomics::Operands;
 use fabric_core::{
@@ -47,10 +50,14 @@ pub(crate) struct Conn<S> {
     pub(crate) reads: VecDeque<Handle>,
     /// Atomic operations that wait for old values, oldest first.
     pub(crate) fetches: VecDeque<Handle>,
-    /// Announced messages of ours that wait to be asked for, by index.
-    pub(crate) announced: Vec<(RtsIndex, Handle)>,
-    /// Announced messages that we have asked for.
-    pub(crate) asked: Vec<(RtsIndex, Asked)>,
+    /// Announced messages of ours that wait to be asked for.
+    pub(crate) announced: BTreeMap<RtsIndex, Handle>,
+    /// The index of the last of them.
+    pub(crate) last_index: u16,
+    /// Indices under which the peer has announced messages whose bytes have not come.
+    pub(crate) offered: BTreeSet<RtsIndex>,
+    /// Those of them that we have asked for.
+    pub(crate) asked: BTreeMap<RtsIndex, Asked>,
     /// Looks in a row that found nothing.
     pub(crate) idle: u32,
     pub(crate) pulse: Pulse,
@@ -258,8 +265,10 @@ impl<S> Conn<S> {
             acks: VecDeque::new(),
             reads: VecDeque::new(),
             fetches: VecDeque::new(),
-            announced: Vec::new(),
-            asked: Vec::new(),
+            announced: BTreeMap::new(),
+            last_index: 0,
+            offered: BTreeSet::new(),
+            asked: BTreeMap::new(),
             idle: 0,
             pulse: Pulse::default(),
             watched: Interest { read: false, write: false },
@@ -292,7 +301,7 @@ impl<S> Conn<S> {
             Some(Current::Op { op, .. }) => Some(*op),
             _ => None,
         };
-        let announced = self.announced.iter().map(|(_, op)| *op);
+        let announced = self.announced.values().copied();
         let asked_for = self.tx.control.iter().filter_map(|control| match control {
             Control::Announced { op, .. } => Some(*op),
             _ => None,
@@ -320,11 +329,19 @@ impl<S> Conn<S> {
         }
     }
 
-    /// The first index that no announced message of ours has.
-    pub(crate) fn free_index(&self) -> Option<RtsIndex> {
-        (1..=RtsIndex::MAX)
-            .filter_map(RtsIndex::new)
-            .find(|index| self.announced.iter().all(|(used, _)| used != index))
+    /// An index that no announced message of ours has: the next one in turn.
+    pub(crate) fn free_index(&mut self) -> Option<RtsIndex> {
+        let last = RtsIndex::last(self.extensions);
+        if self.announced.len() >= usize::from(last) {
+            return None;
+        }
+        loop {
+            self.last_index = if self.last_index >= last { 1 } else { self.last_index + 1 };
+            let index = RtsIndex::new(self.last_index, self.extensions)?;
+            if !self.announced.contains_key(&index) {
+                return Some(index);
+            }
+        }
     }
 }
 

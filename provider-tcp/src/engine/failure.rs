@@ -1,5 +1,7 @@
 //! PENDING. The end of a connection: everything that depends on it completes now, with the reason.
 
+use std::collections::BTreeMap;
+
 use fabric_core::{Errno, lock::Lock, slab::Handle};
 
 use super::{
@@ -116,7 +118,7 @@ impl<L: Lock> Core<L> {
         &mut self,
         ep: Handle,
         phase: Phase,
-        asked: Vec<(RtsIndex, Asked)>,
+        asked: BTreeMap<RtsIndex, Asked>,
         reason: Errno,
     ) {
         match phase {
@@ -128,7 +130,7 @@ impl<L: Lock> Core<L> {
             }
             _ => {}
         }
-        for (_, asked) in asked {
+        for asked in asked.into_values() {
             if let Some(receive) = asked.receive {
                 self.received(ep, &receive, &asked.arrival, Err(reason));
             }

@@ -411,7 +411,7 @@ impl<L: Lock> Core<L> {
         let mut header = match op.kind {
             TxKind::Send { tag, .. } if conn.announces(op) => {
                 let Some(index) = conn.free_index() else { return false };
-                conn.announced.push((index, handle));
+                conn.announced.insert(index, handle);
                 Header::rts(index, tag, buffers.len())
             }
             TxKind::Send { tagged, tag } => message(tagged, tag, buffers.len(), None),

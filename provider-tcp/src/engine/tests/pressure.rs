@@ -9,9 +9,9 @@ use super::{
     super::pressure::ASKED_MAX,
     net::{Script, Shared},
     node::{LIMITS, Node, introduce, iov, meta, pair, pattern, settle, succeeded, want},
-    stranger::Stranger,
+    stranger::{Claim, Stranger},
 };
-use crate::frame::head::{BASE_LEN, HeadFlags, Header, Ranges};
+use crate::frame::head::{BASE_LEN, HeadFlags, Header, Ranges, RtsIndex};
 
 const KEY: u64 = 7;
 const LEN: usize = 16 << 10;
@@ -142,4 +142,63 @@ fn a_peer_that_takes_nothing_leaves_room_for_others() {
         assert_eq!(succeeded(&b.received()), 1, "message {n}");
         assert!(room == large);
     }
+}
+
+/// Announced messages that nobody wants yet are no obstacle to what comes behind them.
+#[test]
+fn a_small_message_behind_many_large_ones() {
+    const LARGE: usize = 70_000;
+    let (_, mut a, mut b) = pair(Script::default());
+    let (mut large, mut small) = (pattern(1, LARGE), pattern(2, 8));
+    for n in 0..1000 {
+        a.send(meta(1, n), Some(n as u64), &[iov(&mut large)]).unwrap();
+    }
+    a.send(meta(1, 1000), Some(1000), &[iov(&mut small)]).unwrap();
+    let mut room = vec![0; 8];
+    b.trecv(1, 1000, &mut room);
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!((succeeded(&b.received()), &room), (1, &small));
+    let mut room = vec![0; LARGE];
+    for n in [500, 999, 0].into_iter().chain(1..500).chain(501..999) {
+        room.fill(0);
+        b.trecv(2, n, &mut room);
+        while b.received().is_empty() {
+            a.engine.progress();
+            b.engine.progress();
+        }
+        assert!(room == large, "message {n}");
+    }
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(succeeded(&a.sent()), 1001);
+    a.assert_idle();
+    b.assert_idle();
+}
+
+/// Nobody announces under an index that is in use, or more than may wait.
+#[test]
+fn announcements_without_end() {
+    let shared = Shared::new(Script::default());
+    let mut a = Node::new(&shared, "10.0.0.1:0", "10.0.0.1:0", LIMITS);
+    let rts = |index| Header::rts(RtsIndex::new(index, true).unwrap(), 5, 100);
+    let mut other = Stranger::admitted(&shared, "10.0.0.2", &mut a);
+    (1..=254).for_each(|index| assert!(other.say(&rts(index), &[])));
+    settle(&mut [&mut a]);
+    assert!(!other.has_ended());
+    assert!(other.say(&rts(7), &[]));
+    settle(&mut [&mut a]);
+    assert!(other.has_ended());
+
+    let claim = Claim { port: 8, nonce: 7, epoch: Some(3) };
+    let mut ours = Stranger::new(&shared, "10.0.0.3", &mut a, claim);
+    settle(&mut [&mut a]);
+    let most = ASKED_MAX as u16;
+    for index in 1..=most + 1 {
+        assert!(!ours.has_ended(), "before {index}");
+        while !ours.say(&rts(index), &[]) {
+            a.engine.progress();
+        }
+    }
+    settle(&mut [&mut a]);
+    assert!(ours.has_ended());
+    a.assert_idle();
 }
