@@ -19,6 +19,7 @@
 #![deny(unsafe_code)]
 
 mod atomics;
+mod claims;
 mod conn;
 mod connect;
 mod failure;
@@ -363,6 +364,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             match due {
                 Due::Handshake(handle) => self.overdue(handle, now),
                 Due::Again(ep, peer) => self.try_again(ep, peer, now),
+                Due::Claim(handle) => self.look_at_claim(handle),
                 Due::Listener(ep) => self.listen_again(ep),
                 Due::Look => self.look(),
             }

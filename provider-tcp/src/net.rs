@@ -53,6 +53,8 @@ pub(crate) struct Life {
     pub(crate) probes: u8,
     /// Since it was last heard.
     pub(crate) silence: Duration,
+    /// It has said that nothing more will come.
+    pub(crate) ended: bool,
 }
 
 /// What to be told about a stream.
@@ -111,6 +113,9 @@ pub(crate) trait Net: Send + 'static {
     fn change(&mut self, stream: &Self::Stream, token: u64, interest: Interest);
     /// Hands over what is ready, up to a bound. `true`: the alarm has gone off, and must be set anew.
     fn ready(&mut self, out: &mut Vec<Ready>) -> bool;
+    /// Whether the kernel of an idle stream's peer is asked for a sign of life within a second, or as
+    /// usual.
+    fn ask_for_life(&mut self, stream: &Self::Stream, soon: bool);
     /// The present time.
     fn now(&self) -> Instant;
     /// A descriptor that is readable while anything is ready, and from `at` on.

@@ -5,7 +5,6 @@ use std::{
     time::Instant,
 };
 
-use super::atomics::Operands;
 use fabric_core::{
     inbox::{Arrival, Receive},
     matching::PeerId,
@@ -14,7 +13,7 @@ use fabric_core::{
     slab::Handle,
 };
 
-use super::life::Pulse;
+use super::{atomics::Operands, claims::Claim, life::Pulse};
 use crate::{
     frame::{
         Endian,
@@ -42,6 +41,10 @@ pub(crate) struct Conn<S> {
     pub(crate) from: Option<crate::address::SocketAddress>,
     /// When a hand-shake that makes no progress is given up.
     pub(crate) deadline: Option<Instant>,
+    /// The request has been read, and waits.
+    pub(crate) claim: Option<Claim>,
+    /// Requests that wait for what shows of this connection.
+    pub(crate) claimants: u32,
     pub(crate) rx: Rx,
     pub(crate) tx: Tx,
     /// Operations that wait for an acknowledgement, oldest first.
@@ -260,6 +263,8 @@ impl<S> Conn<S> {
             extensions: false,
             from: None,
             deadline: None,
+            claim: None,
+            claimants: 0,
             rx: Rx { carry: Vec::new(), phase: Phase::Header },
             tx: Tx::default(),
             acks: VecDeque::new(),
@@ -324,7 +329,7 @@ impl<S> Conn<S> {
     /// What the net should tell.
     pub(crate) fn interest(&self) -> Interest {
         Interest {
-            read: self.takes_more() && self.state != State::Connecting,
+            read: self.takes_more() && self.state != State::Connecting && self.claim.is_none(),
             write: self.tx.blocked || self.state == State::Connecting,
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Two endpoints that reach for each other at the same time must agree which connection stays: it is
 //! the one that the endpoint with the higher address has opened. A peer that opens another while one
-//! is up has either been started anew, then it brings another [`Identity`], or is mistaken.
+//! is up has either been started anew, then it brings another [`Identity`] (see [`super::claims`]), or
+//! is mistaken.
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -10,6 +11,7 @@ use fabric_core::{Errno, Result, lock::Lock, log::Subsys, matching::PeerId, slab
 
 use super::{
     Core, Engine, Ep, Identity, LISTENER,
+    claims::Verdict,
     conn::{CM_MAX, Conn, State},
     timers::Due,
 };
@@ -246,6 +248,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let message = std::mem::take(&mut conn.rx.carry);
         if let Err(reason) = self.greeted(handle, &message) {
             self.down(handle, reason);
+        } else if let Some(conn) = self.conns.get_mut(handle).filter(|conn| conn.claim.is_some()) {
+            // It waits.
+            conn.rx.carry = message;
         }
         true
     }
@@ -318,7 +323,12 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 return self.refuse(handle, greeting);
             }
             if other.state == State::Open {
-                fabric_core::info!("tcp", Subsys::EpCtrl, "{address:?} has been started anew");
+                match self.judge(handle, rival, address)? {
+                    Verdict::Believed => {}
+                    Verdict::Refused => return self.refuse(handle, greeting),
+                    Verdict::Open => return Ok(()),
+                }
+                fabric_core::info!("tcp", Subsys::EpCtrl, "{address} has been started anew");
                 self.down(rival, Errno::ECONNRESET);
             } else {
                 self.conns.remove(rival);
@@ -367,6 +377,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     fn refuse_with(&mut self, handle: Handle, data: &[u8]) -> Result<()> {
         let Some(mut conn) = self.conns.remove(handle) else { return Ok(()) };
+        self.withdraw_claim(conn.claim);
         let message = CmMessage::new(CmKind::Reject, data).map_err(|_| Errno::EINVAL)?;
         // A peer that has left needs no refusal.
         let _ = send_whole(&mut conn.stream, &message);
@@ -376,6 +387,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// Messages may travel now.
     pub(super) fn open(&mut self, handle: Handle, identity: Identity) {
+        self.settle_claim(handle);
         let Some(conn) = self.conns.get_mut(handle) else { return };
         conn.state = State::Open;
         conn.deadline = None;

@@ -19,6 +19,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
     pub(super) fn down(&mut self, handle: Handle, reason: Errno) {
         let Some(conn) = self.conns.remove(handle) else { return };
         self.hot.retain(|hot| *hot != handle);
+        self.withdraw_claim(conn.claim);
         let (ep, peer, state) = (conn.ep, conn.peer, conn.state);
         if let Some((_, context)) = self.core.receiver(ep) {
             context.stalled.retain(|stalled| *stalled != handle);

@@ -269,6 +269,10 @@ impl Net for Sockets {
         self.poller.ready(out)
     }
 
+    fn ask_for_life(&mut self, stream: &Socket, soon: bool) {
+        options::ask_for_life(stream.as_fd(), self.options, soon);
+    }
+
     fn now(&self) -> Instant {
         Instant::now()
     }

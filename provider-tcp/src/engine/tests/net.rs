@@ -10,7 +10,7 @@ use std::{
 
 use fabric_core::{Errno, Result, mem::Buffers};
 
-use crate::net::{Accepted, Interest, Net, Ready, Stream};
+use crate::net::{Accepted, Interest, Life, Net, Ready, Stream};
 
 /// How a network behaves.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +67,11 @@ struct Connection {
     ways: [Way; 2],
     ends: [SocketAddr; 2],
     reset: bool,
+    /// Neither side hears the other's kernel any more.
+    silent: bool,
+    /// When each side has heard the other's kernel, as far as it has asked.
+    heard: [Option<Instant>; 2],
+    asked: [bool; 2],
 }
 
 #[derive(Debug)]
@@ -115,9 +120,24 @@ impl Shared {
         }
     }
 
-    /// Lets time pass.
+    /// Lets time pass. Whoever was asked for a sign of life has given it then.
     pub(super) fn wait(&self, time: Duration) {
-        self.lock().now += time;
+        let world = &mut *self.lock();
+        world.now += time;
+        for connection in world.connections.iter_mut().filter(|connection| !connection.silent) {
+            for side in 0..2 {
+                if std::mem::take(&mut connection.asked[side]) {
+                    connection.heard[side] = Some(world.now);
+                }
+            }
+        }
+    }
+
+    /// Has all connections there are fall silent, as if a host had gone without a word.
+    pub(super) fn silence(&self) {
+        for connection in &mut self.lock().connections {
+            connection.silent = true;
+        }
     }
 
     /// Bytes that were ever sent, and received.
@@ -228,6 +248,15 @@ impl Stream for TestStream {
         Ok(self.world.lock().connections[self.at.ok_or(Errno::ENOTCONN)?].ends[self.side])
     }
 
+    fn life(&self) -> Option<Life> {
+        let world = self.world.lock();
+        let connection = &world.connections[self.at?];
+        let heard = connection.heard[self.side];
+        let silence = heard.map_or(Duration::MAX / 2, |heard| world.now - heard);
+        let ended = connection.reset || connection.ways[1 - self.side].ended;
+        Some(Life { owes: false, again: 0, probes: 0, silence, ended })
+    }
+
     fn finish(&mut self) {
         let Some(at) = self.at else { return };
         let world = &mut *self.world.lock();
@@ -319,7 +348,14 @@ impl Net for TestNet {
         });
         if at.is_some() {
             let ways = [Way::default(), Way::default()];
-            world.connections.push(Connection { ways, ends: [end, to], reset: false });
+            world.connections.push(Connection {
+                ways,
+                ends: [end, to],
+                reset: false,
+                silent: false,
+                heard: [None; 2],
+                asked: [false; 2],
+            });
         }
         Ok(TestStream { world: self.world.clone(), at, side: 0 })
     }
@@ -363,6 +399,12 @@ impl Net for TestNet {
             }
         }
         self.alarm.take_if(|at| *at <= world.now).is_some()
+    }
+
+    fn ask_for_life(&mut self, stream: &TestStream, soon: bool) {
+        if let Some(at) = stream.at {
+            self.world.lock().connections[at].asked[stream.side] = soon;
+        }
     }
 
     fn now(&self) -> Instant {
