@@ -138,6 +138,17 @@ fn headers_with_impossible_numbers() {
     program("strangers").run(&["headers"]);
 }
 
+/// Who says that a live peer has been started anew.
+#[test]
+fn a_live_peer_in_whose_name_another_comes() {
+    program("strangers").with("FI_TCP_CONNECT_TIMEOUT", "5").run(&["forged"]);
+}
+
+#[test]
+fn a_message_for_which_there_is_no_memory() {
+    program("strangers").run(&["memory"]);
+}
+
 /// What a connection takes, what many idle ones cost, and their end.
 #[test]
 fn many_peers_of_one_endpoint() {
@@ -244,6 +255,12 @@ fn threads_share_an_endpoint() {
 #[test]
 fn automatic_progress() {
     program("guest").run(&["automatic"]);
+}
+
+/// The sender makes no call once it has posted.
+#[test]
+fn what_is_posted_leaves() {
+    program("guest").run(&["posted"]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use fabric_core::Errno;
 use super::{
     net::{Script, Shared},
     node::{LIMITS, Node, introduce, iov, meta, pair, pattern, settle},
+    stranger::{Claim, Stranger},
 };
 use crate::address::SocketAddress;
 
@@ -114,6 +115,48 @@ fn a_peer_may_start_later_and_has_to_come_in_time() {
         shared.wait(Duration::from_millis(100));
     }
     assert_eq!((a.sent()[0].err().err, b.received().len()), (Errno::ECONNREFUSED, 0));
+    a.assert_idle();
+}
+
+/// Whoever has been connected to may take as long as it likes to answer.
+#[test]
+fn a_peer_that_computes_before_its_first_call() {
+    let (shared, mut a, mut b) = pair(Script::default());
+    let (mut from, mut to) = (pattern(1, 10), vec![0; 10]);
+    b.trecv(2, 1, &mut to);
+    a.send(meta(1, 1), Some(1), &[iov(&mut from)]).unwrap();
+    for _ in 0..10 {
+        shared.wait(LIMITS.connect);
+        settle(&mut [&mut a]);
+    }
+    assert!(a.sent().is_empty());
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!((a.sent()[0].ok().context, b.received()[0].ok().context), (1, 2));
+    assert_eq!(shared.connections(), (1, 1));
+}
+
+/// An attempt that has given way to the peer's own, which cannot be answered, is made again.
+#[test]
+fn a_peer_whose_request_cannot_be_answered() {
+    let shared = Shared::new(Script::default());
+    let [mut a, mut b] = ["10.0.0.1:0", "10.0.0.2:0"].map(|at| Node::new(&shared, at, at, LIMITS));
+    introduce(&mut [&mut a, &mut b]);
+    let (mut from, mut to) = (pattern(1, 10), vec![0; 10]);
+    a.send(meta(1, 1), Some(1), &[iov(&mut from)]).unwrap();
+    a.engine.progress();
+    let claim = Claim { port: b.name().port(), nonce: 5, epoch: None };
+    let other = Stranger::new(&shared, "10.0.0.2", &mut a, claim);
+    shared.deafen(false);
+    a.engine.progress();
+    drop(other);
+    settle(&mut [&mut a]);
+    assert!(a.engine.conns.is_empty() && a.sent().is_empty());
+    b.trecv(2, 1, &mut to);
+    for _ in 0..10 {
+        shared.wait(Duration::from_millis(100));
+        settle(&mut [&mut a, &mut b]);
+    }
+    assert_eq!((a.sent()[0].ok().context, b.received()[0].ok().context), (1, 2));
     a.assert_idle();
 }
 

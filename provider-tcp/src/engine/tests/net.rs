@@ -69,6 +69,8 @@ struct Connection {
     reset: bool,
     /// Neither side hears the other's kernel any more.
     silent: bool,
+    /// Nothing can be sent any more, though what has come can be read.
+    deaf: bool,
     /// When each side has heard the other's kernel, as far as it has asked.
     heard: [Option<Instant>; 2],
     asked: [bool; 2],
@@ -152,6 +154,16 @@ impl Shared {
         }
     }
 
+    /// Has all connections there are, or the one that was opened last, take nothing any more, as if the
+    /// other end had been closed with something unread.
+    pub(super) fn deafen(&self, all: bool) {
+        let connections = &mut self.lock().connections;
+        let skip = if all { 0 } else { connections.len() - 1 };
+        for connection in connections.iter_mut().skip(skip) {
+            connection.deaf = true;
+        }
+    }
+
     /// Connections that were opened so far, and those of them that are whole.
     pub(super) fn connections(&self) -> (usize, usize) {
         let world = self.lock();
@@ -202,7 +214,7 @@ impl Stream for TestStream {
         let at = self.at.ok_or(Errno::ENOTCONN)?;
         let len = bytes.len() + data.len();
         let connection = &world.connections[at];
-        if connection.reset || connection.ways[self.side].ended {
+        if connection.reset || connection.deaf || connection.ways[self.side].ended {
             return Err(Errno::ECONNRESET);
         }
         let room = world.script.room.saturating_sub(connection.ways[self.side].bytes.len());
@@ -353,6 +365,7 @@ impl Net for TestNet {
                 ends: [end, to],
                 reset: false,
                 silent: false,
+                deaf: false,
                 heard: [None; 2],
                 asked: [false; 2],
             });

@@ -202,3 +202,25 @@ fn announcements_without_end() {
     assert!(ours.has_ended());
     a.assert_idle();
 }
+
+/// What keeping a message takes beside its bytes counts, too.
+#[test]
+fn messages_without_bytes_are_not_kept_without_end() {
+    let shared = Shared::new(Script { room: 1 << 20, ..Script::default() });
+    let mut a = Node::new(&shared, "10.0.0.1:0", "10.0.0.1:0", LIMITS);
+    let mut stranger = Stranger::admitted(&shared, "10.0.0.2", &mut a);
+    let (mut said, mut refused) = (0, 0);
+    while refused < 10 {
+        if stranger.say(&Header::message(0), &[]) {
+            (said, refused) = (said + 1, 0);
+        } else {
+            refused += 1;
+            a.engine.progress();
+        }
+        assert!(said < 1 << 18, "everything is taken");
+    }
+    let rx = a.state().rx;
+    let context = a.engine.core.contexts.get(rx).unwrap();
+    assert!(context.kept() <= 16 << 20);
+    assert!(context.inbox.waiting_len() <= 1 << 17);
+}

@@ -85,6 +85,27 @@ fn an_endpoint_owes_its_own_bytes() {
     assert_eq!(a.engine.owes(other), 0);
 }
 
+/// Whoever finds out by sending that its peer has gone still gets what had come before.
+#[test]
+fn last_words() {
+    let (shared, mut a, mut b) = pair(ROOMY);
+    let (mut words, mut room) = (pattern(6, 20), [vec![0; 20], vec![0; 20], vec![0; 20]]);
+    b.send(meta(0, 0), Some(1), &[iov(&mut words)]).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    for _ in 0..2 {
+        b.send(meta(0, 0), Some(1), &[iov(&mut words)]).unwrap();
+    }
+    b.engine.progress();
+    shared.deafen(true);
+    a.send(meta(1, 7), Some(2), &[iov(&mut words)]).unwrap();
+    assert_eq!(a.engine.conns.len(), 0);
+    for room in &mut room {
+        a.trecv(3, 1, room);
+        assert_eq!(a.received()[0].ok().len, 20);
+        assert!(*room == words);
+    }
+}
+
 /// A connected endpoint whose connection has ended takes receives for what came before, and none that
 /// nothing could end.
 #[test]
