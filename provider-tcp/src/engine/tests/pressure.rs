@@ -70,42 +70,40 @@ fn answers_that_nobody_takes() {
     assert_eq!(got, writes * BASE_LEN);
 }
 
-/// Both ask for more than either may keep waiting, with next to nothing in between that holds it.
+/// Both ask for more than either keeps waiting, and all of that is on its way before any answer.
 #[test]
 fn two_that_ask_each_other_for_more_than_may_wait() {
-    const ASK: usize = 3 * ASKED_MAX;
-    for len in [64, 20_000] {
-        let (_, mut a, mut b) = pair(Script { room: 3000, ..Script::default() });
-        let mut memory = [pattern(1, 20_000), pattern(2, 20_000)];
-        let [of_a, of_b] = &mut memory;
-        let _regions = (a.expose(KEY, of_a), b.expose(KEY, of_b));
-        let mut places = [vec![0; len], vec![0; len]];
-        let [to_a, to_b] = &mut places;
-        let [to_a, to_b] = [[iov(to_a)], [iov(to_b)]];
-        let mut done = [0, 0];
-        let mut posted = 0;
-        // All of them hold the same bytes.
-        for n in 0..if len == 64 { ASK } else { ASKED_MAX + 100 } {
-            a.rma_into(meta(1, n), RmaKind::Read, &to_a, (0, KEY)).unwrap();
-            b.rma_into(meta(0, n), RmaKind::Read, &to_b, (0, KEY)).unwrap();
-            posted += 1;
+    const ASK: usize = 2 * ASKED_MAX + 600;
+    const EACH: usize = 4000;
+    let (_, mut a, mut b) = pair(Script { room: ASK * 40 + 5000, ..Script::default() });
+    let mut memory = [pattern(1, EACH), pattern(2, EACH)];
+    let [of_a, of_b] = &mut memory;
+    let _regions = (a.expose(KEY, of_a), b.expose(KEY, of_b));
+    let mut places = [vec![0; EACH], vec![0; EACH]];
+    let [to_a, to_b] = &mut places;
+    let [to_a, to_b] = [[iov(to_a)], [iov(to_b)]];
+    a.rma_into(meta(1, 0), RmaKind::Read, &to_a, (0, KEY)).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(succeeded(&a.sent()), 1);
+    // All of them bring the same bytes.
+    for (node, dest, to) in [(&mut a, 1, &to_a), (&mut b, 0, &to_b)] {
+        for n in 0..ASK {
+            node.rma_into(meta(dest, n), RmaKind::Read, to, (0, KEY)).unwrap();
         }
-        while done != [posted; 2] {
-            let before = done;
-            for _ in 0..20 {
-                settle(&mut [&mut a, &mut b]);
-                done[0] += succeeded(&a.sent());
-                done[1] += succeeded(&b.sent());
-            }
-            assert_ne!(done, before, "of {posted}");
-            for node in [&a, &b] {
-                assert!(waiting(node).1 <= ASKED_MAX);
-            }
-        }
-        assert_eq!((places[0] == pattern(2, len), places[1] == pattern(1, len)), (true, true));
-        a.assert_idle();
-        b.assert_idle();
     }
+    let mut done = [0, 0];
+    while done != [ASK; 2] {
+        let before = done;
+        for _ in 0..5 {
+            settle(&mut [&mut a, &mut b]);
+            done[0] += succeeded(&a.sent());
+            done[1] += succeeded(&b.sent());
+        }
+        assert_ne!(done, before, "of {ASK}");
+    }
+    assert_eq!((places[0] == pattern(2, EACH), places[1] == pattern(1, EACH)), (true, true));
+    a.assert_idle();
+    b.assert_idle();
 }
 
 /// One that is not there, and one that takes nothing, are refused before a third is.
