@@ -16,10 +16,11 @@ use crate::{
     net::{Net, Stream},
 };
 
-/// Between two looks at what has shown.
-const LOOK: Duration = Duration::from_millis(20);
 /// How exactly kernels tell when they have heard a peer.
 const EXACT: Duration = Duration::from_millis(10);
+/// Between two looks at what has shown, and before a sign of life is asked for: the answer is to be
+/// told from what was heard before the request.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A request that waits.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Claim {
     /// The connection that is there.
     of: Handle,
     since: Instant,
+    /// The kernel at its other end is asked for a sign of life.
+    asks: bool,
 }
 
 /// What is to be done with a request.
@@ -55,12 +58,17 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let (earlier, from) = (conn.claim.filter(|claim| claim.of == rival), conn.from);
         let life = self.conns.get(rival).and_then(|rival| rival.stream.life());
         let Some(life) = life.filter(|life| !life.ended) else { return Ok(Verdict::Believed) };
-        let Some(Claim { since, .. }) = earlier else {
-            self.contest(claimant, rival, now);
+        let Some(Claim { since, asks, .. }) = earlier else {
+            self.settle_claim(claimant);
+            if let Some(conn) = self.conns.get_mut(claimant) {
+                conn.claim = Some(Claim { of: rival, since: now, asks: false });
+            }
+            self.rewatch(claimant);
             self.schedule(now + LOOK, Due::Claim(claimant));
             return Ok(Verdict::Open);
         };
-        if life.silence + EXACT < now.saturating_duration_since(since) {
+        let waited = now.saturating_duration_since(since);
+        if life.silence + EXACT < waited {
             if let Some(from) = from {
                 fabric_core::warn!(
                     "tcp",
@@ -69,6 +77,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 );
             }
             return Ok(Verdict::Refused);
+        }
+        if !asks && waited >= LOOK {
+            self.ask_about(claimant, rival);
         }
         Ok(Verdict::Open)
     }
@@ -79,17 +90,15 @@ impl<L: Lock, N: Net> Engine<L, N> {
             |conn: &super::Conn<N::Stream>| conn.state == State::Accepted && conn.claim.is_some();
         if self.conns.get(claimant).is_some_and(waits) {
             self.schedule(self.net.now() + LOOK, Due::Claim(claimant));
-            self.greet(claimant);
+            self.hear(claimant);
         }
     }
 
-    /// A request waits; the peer's kernel is asked for a sign of life.
-    fn contest(&mut self, claimant: Handle, rival: Handle, now: Instant) {
-        self.settle_claim(claimant);
-        if let Some(conn) = self.conns.get_mut(claimant) {
-            conn.claim = Some(Claim { of: rival, since: now });
+    /// Asks the peer's kernel for a sign of life, once, however many requests wait.
+    fn ask_about(&mut self, claimant: Handle, rival: Handle) {
+        if let Some(claim) = self.conns.get_mut(claimant).and_then(|conn| conn.claim.as_mut()) {
+            claim.asks = true;
         }
-        self.rewatch(claimant);
         if let Some(rival) = self.conns.get_mut(rival) {
             rival.claimants += 1;
             if rival.claimants == 1 {
@@ -106,7 +115,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// A connection that waited, if it did, has been taken out of the table.
     pub(super) fn withdraw_claim(&mut self, claim: Option<Claim>) {
-        if let Some(rival) = claim.and_then(|claim| self.conns.get_mut(claim.of)) {
+        let asked = claim.filter(|claim| claim.asks);
+        if let Some(rival) = asked.and_then(|claim| self.conns.get_mut(claim.of)) {
             rival.claimants = rival.claimants.saturating_sub(1);
             if rival.claimants == 0 {
                 self.net.ask_for_life(&rival.stream, false);

@@ -43,7 +43,7 @@ pub(crate) struct Conn<S> {
     pub(crate) deadline: Option<Instant>,
     /// The request has been read, and waits.
     pub(crate) claim: Option<Claim>,
-    /// Requests that wait for what shows of this connection.
+    /// Requests that wait for a sign of life on this connection.
     pub(crate) claimants: u32,
     pub(crate) rx: Rx,
     pub(crate) tx: Tx,

@@ -213,8 +213,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// Reads a connection's first message. `true` if there was something.
     pub(super) fn greet(&mut self, handle: Handle) -> bool {
         let Some(conn) = self.conns.get_mut(handle) else { return false };
-        if conn.state == State::Connecting {
-            // Readable before it is connected: it has failed, and will be told as writable.
+        if conn.state == State::Connecting || conn.claim.is_some() {
+            // Readable before it is connected: it has failed, and will be told as writable. A request
+            // that waits is looked at in its time.
             return false;
         }
         let have = conn.rx.carry.len();
@@ -245,6 +246,13 @@ impl<L: Lock, N: Net> Engine<L, N> {
             }
             return true;
         }
+        self.hear(handle);
+        true
+    }
+
+    /// Acts on a connection's first message.
+    pub(super) fn hear(&mut self, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(handle) else { return };
         let message = std::mem::take(&mut conn.rx.carry);
         if let Err(reason) = self.greeted(handle, &message) {
             self.down(handle, reason);
@@ -252,7 +260,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
             // It waits.
             conn.rx.carry = message;
         }
-        true
     }
 
     fn greeted(&mut self, handle: Handle, message: &[u8]) -> Result<()> {

@@ -73,7 +73,6 @@ struct Connection {
     deaf: bool,
     /// When each side has heard the other's kernel, as far as it has asked.
     heard: [Option<Instant>; 2],
-    asked: [bool; 2],
 }
 
 #[derive(Debug)]
@@ -122,17 +121,9 @@ impl Shared {
         }
     }
 
-    /// Lets time pass. Whoever was asked for a sign of life has given it then.
+    /// Lets time pass.
     pub(super) fn wait(&self, time: Duration) {
-        let world = &mut *self.lock();
-        world.now += time;
-        for connection in world.connections.iter_mut().filter(|connection| !connection.silent) {
-            for side in 0..2 {
-                if std::mem::take(&mut connection.asked[side]) {
-                    connection.heard[side] = Some(world.now);
-                }
-            }
-        }
+        self.lock().now += time;
     }
 
     /// Has all connections there are fall silent, as if a host had gone without a word.
@@ -367,7 +358,6 @@ impl Net for TestNet {
                 silent: false,
                 deaf: false,
                 heard: [None; 2],
-                asked: [false; 2],
             });
         }
         Ok(TestStream { world: self.world.clone(), at, side: 0 })
@@ -414,9 +404,13 @@ impl Net for TestNet {
         self.alarm.take_if(|at| *at <= world.now).is_some()
     }
 
+    /// The answer is there at once.
     fn ask_for_life(&mut self, stream: &TestStream, soon: bool) {
-        if let Some(at) = stream.at {
-            self.world.lock().connections[at].asked[stream.side] = soon;
+        let Some(at) = stream.at else { return };
+        let world = &mut *self.world.lock();
+        let connection = &mut world.connections[at];
+        if soon && !connection.silent {
+            connection.heard[stream.side] = Some(world.now);
         }
     }
 
