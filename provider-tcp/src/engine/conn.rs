@@ -191,12 +191,21 @@ pub(crate) struct Tx {
     pub(crate) queue: VecDeque<Handle>,
     /// Messages sent, modulo 256.
     pub(crate) id: u8,
-    /// Sends since the progress call that is named.
-    pub(crate) burst: (u32, u32),
+    pub(crate) burst: Burst,
     /// The socket took less than it was given.
     pub(crate) blocked: bool,
     /// Listed for the next progress call.
     pub(crate) listed: bool,
+}
+
+/// Sends between two progress calls.
+#[derive(Debug, Default)]
+pub(crate) struct Burst {
+    /// The progress call behind which they are.
+    pub(super) round: u32,
+    pub(super) count: u32,
+    /// The one before was a window.
+    pub(super) after_window: bool,
 }
 
 /// A payload that leaves from application memory.

@@ -220,9 +220,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let Some(conn) = self.conns.get_mut(handle) else { return };
         let Phase::Stalled(header) = conn.rx.phase else { return };
         conn.rx.phase = Phase::Header;
-        match self.core.begin_at(handle, conn, &header) {
-            Ok(true) => self.read_carried(handle),
-            Ok(false) => {}
+        match self.core.begin_at(handle, conn, &header, &[]) {
+            Ok(Some(_)) => self.read_carried(handle),
+            Ok(None) => {}
             Err(reason) => self.down(handle, reason),
         }
     }
@@ -271,7 +271,7 @@ impl<L: Lock> Core<L> {
         };
         let placed = n.min(direct.len());
         if placed != 0 {
-            self.advance(me, conn, placed)?;
+            self.advance(conn, placed)?;
         }
         if n > placed {
             scratch[..carried].copy_from_slice(&conn.rx.carry);
@@ -300,14 +300,15 @@ impl<L: Lock> Core<L> {
                     let n = (*left).min(bytes.len() - at);
                     sink.fill(*got, &bytes[at..at + n]);
                     at += n;
-                    self.advance(me, conn, n)?;
+                    self.advance(conn, n)?;
                 }
                 Phase::Header => {
                     match parse(&bytes[at..], conn.endian, conn.extensions, &mut header) {
                         Ok(Parsed::Short(_)) => break,
                         Ok(Parsed::Whole(len)) => {
                             at += len;
-                            self.begin_at(me, conn, &header)?;
+                            let taken = self.begin_at(me, conn, &header, &bytes[at..])?;
+                            at += taken.unwrap_or(0);
                         }
                         Err(error) => {
                             self.say_broken(conn, &error);
@@ -331,7 +332,7 @@ impl<L: Lock> Core<L> {
 
     /// Bytes have arrived in their place.
     #[inline]
-    fn advance<S>(&mut self, me: Handle, conn: &mut Conn<S>, n: usize) -> Result<(), Broken> {
+    fn advance<S>(&mut self, conn: &mut Conn<S>, n: usize) -> Result<(), Broken> {
         let Phase::Payload { got, left, .. } = &mut conn.rx.phase else { return Ok(()) };
         *got += n;
         *left -= n.min(*left);
@@ -340,34 +341,41 @@ impl<L: Lock> Core<L> {
         }
         let got = *got;
         match std::mem::replace(&mut conn.rx.phase, Phase::Header) {
-            Phase::Payload { sink, .. } => self.end(me, conn, sink, got),
+            Phase::Payload { sink, .. } => self.end(conn, sink, got),
             _ => Ok(()),
         }
     }
 
-    /// A header has arrived. `false`: it has to wait.
+    /// A header has arrived, and `behind` it what has been read with it. Returns how many bytes of
+    /// that are taken, which are all of the payload or none. `None`: it has to wait.
     #[inline]
     pub(super) fn begin_at<S>(
         &mut self,
         me: Handle,
         conn: &mut Conn<S>,
         header: &Header,
-    ) -> Result<bool, Broken> {
+        behind: &[u8],
+    ) -> Result<Option<usize>, Broken> {
+        let left = header.payload_len();
         match self.begin(me, conn, header)? {
             Begun::Done => {}
-            Begun::Payload(sink) if header.payload_len() == 0 => self.end(me, conn, sink, 0)?,
-            Begun::Payload(sink) => {
-                conn.rx.phase = Phase::Payload { sink, got: 0, left: header.payload_len() };
+            Begun::Payload(mut sink) => {
+                if let Some(payload) = behind.get(..left) {
+                    sink.fill(0, payload);
+                    self.end(conn, sink, left)?;
+                    return Ok(Some(left));
+                }
+                conn.rx.phase = Phase::Payload { sink, got: 0, left };
             }
             Begun::Stall => {
                 conn.rx.phase = Phase::Stalled(*header);
                 if let Some((_, context)) = self.receiver(conn.ep) {
                     context.stalled.push(me);
                 }
-                return Ok(false);
+                return Ok(None);
             }
         }
-        Ok(true)
+        Ok(Some(0))
     }
 
     #[inline]
@@ -443,14 +451,7 @@ impl<L: Lock> Core<L> {
     }
 
     /// A payload is complete.
-    fn end<S>(
-        &mut self,
-        me: Handle,
-        conn: &mut Conn<S>,
-        sink: Sink,
-        got: usize,
-    ) -> Result<(), Broken> {
-        let _ = me;
+    fn end<S>(&mut self, conn: &mut Conn<S>, sink: Sink, got: usize) -> Result<(), Broken> {
         let ack = match sink {
             Sink::Receive { receive, arrival, ack } => {
                 let placed = receive.buffers.len().min(got);

@@ -13,7 +13,7 @@ use fabric_core::{
 
 use super::{
     Core, Engine,
-    conn::{Conn, Control, Current, Phase, State, Tx, place_in},
+    conn::{Burst, Conn, Control, Current, Phase, State, Tx, place_in},
 };
 use crate::{
     frame::{
@@ -39,6 +39,8 @@ const QUEUED_MAX: usize = 64 << 10;
 const PROGRESS_EVERY: usize = 16;
 /// Sends between two progress calls that leave at once: few are a conversation, many are a window.
 const BURST: u32 = 8;
+/// As many behind a window, since another one is likely to follow.
+const BURST_AFTER_WINDOW: u32 = 1;
 /// Reads of a connection that cannot be written to any more.
 const LAST_WORDS: usize = 4096;
 /// Tagged messages above this size are announced first.
@@ -275,15 +277,20 @@ impl super::Limits {
     /// Whether a staged message leaves now: few sends since the last progress call.
     #[inline]
     fn leaves_at_once<S>(&self, conn: &mut Conn<S>, round: u32) -> bool {
-        if !self.coalesce {
-            return true;
+        !self.coalesce || conn.tx.burst.is_among_first(round)
+    }
+}
+
+impl Burst {
+    /// Counts one more. Whether it is one of those that leave at once.
+    #[inline]
+    fn is_among_first(&mut self, round: u32) -> bool {
+        if self.round != round {
+            self.after_window = self.count > BURST;
+            (self.round, self.count) = (round, 0);
         }
-        let (since, count) = &mut conn.tx.burst;
-        if *since != round {
-            (*since, *count) = (round, 0);
-        }
-        *count += 1;
-        *count <= BURST
+        self.count += 1;
+        self.count <= if self.after_window { BURST_AFTER_WINDOW } else { BURST }
     }
 }
 
@@ -301,9 +308,7 @@ impl Tx {
     #[inline]
     pub(super) fn stage(&mut self, endian: Endian, header: &Header, payload: &Buffers) {
         self.head(endian, header);
-        let at = self.out.len();
-        self.out.resize(at + payload.len(), 0);
-        payload.gather(0, &mut self.out[at..]);
+        payload.append_to(&mut self.out);
     }
 
     /// What leaves from where it is.
