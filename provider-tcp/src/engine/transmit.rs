@@ -191,7 +191,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             }
         }
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
-        let more = op.interest.flags.contains(Flags::MORE);
+        let (limits, more) = (state.limits, op.interest.flags.contains(Flags::MORE));
         op.queued = true;
         state.queued += 1;
         state.stats.queued += 1;
@@ -203,7 +203,12 @@ impl<L: Lock, N: Net> Engine<L, N> {
             && let Some(conn) = self.conns.get_mut(known)
         {
             conn.tx.queue.push_back(handle);
-            self.dispatch(known, more);
+            let waits = more || !limits.leaves_at_once(conn, self.round);
+            if waits {
+                self.core.stage(conn);
+            }
+            let later = waits && conn.tx.current.is_none() && conn.tx.staged() < BATCH;
+            self.dispatch(known, later);
             // A message that waits in its socket may be in front of what is waited for now.
             let stalled = |conn: &Conn<_>| matches!(conn.rx.phase, Phase::Stalled(_));
             if self.conns.get(known).is_some_and(stalled) {
@@ -327,18 +332,7 @@ impl Tx {
 impl<L: Lock> Core<L> {
     fn pump<S: Stream>(&mut self, conn: &mut Conn<S>) -> Result<()> {
         loop {
-            while conn.tx.current.is_none() && conn.tx.staged() < BATCH {
-                if let Some(control) = conn.tx.control.pop_front() {
-                    self.answer(conn, control);
-                } else if let Some(op) = conn.tx.queue.pop_front() {
-                    if !self.start(conn, op) {
-                        conn.tx.queue.push_front(op);
-                        break;
-                    }
-                } else {
-                    break;
-                }
-            }
+            self.stage(conn);
             let direct = conn.tx.direct(&self.ops);
             let total = conn.tx.staged() + direct.len();
             if total == 0 {
@@ -375,6 +369,22 @@ impl<L: Lock> Core<L> {
             if sent < total {
                 conn.tx.blocked = true;
                 return Ok(());
+            }
+        }
+    }
+
+    /// Stages what is next: as much as leaves in one call.
+    fn stage<S>(&mut self, conn: &mut Conn<S>) {
+        while conn.tx.current.is_none() && conn.tx.staged() < BATCH {
+            if let Some(control) = conn.tx.control.pop_front() {
+                self.answer(conn, control);
+            } else if let Some(op) = conn.tx.queue.pop_front() {
+                if !self.start(conn, op) {
+                    conn.tx.queue.push_front(op);
+                    break;
+                }
+            } else {
+                break;
             }
         }
     }
