@@ -11,7 +11,7 @@ use fabric_core::{
     slab::Handle,
 };
 
-use super::life::Pulse;
+use super::{burst::Burst, life::Pulse};
 use crate::{
     frame::{
         Endian,
@@ -191,21 +191,11 @@ pub(crate) struct Tx {
     pub(crate) queue: VecDeque<Handle>,
     /// Messages sent, modulo 256.
     pub(crate) id: u8,
-    pub(crate) burst: Burst,
+    pub(super) burst: Burst,
     /// The socket took less than it was given.
     pub(crate) blocked: bool,
     /// Listed for the next progress call.
     pub(crate) listed: bool,
-}
-
-/// Sends between two progress calls.
-#[derive(Debug, Default)]
-pub(crate) struct Burst {
-    /// The progress call behind which they are.
-    pub(super) round: u32,
-    pub(super) count: u32,
-    /// The one before was a window.
-    pub(super) after_window: bool,
 }
 
 /// A payload that leaves from application memory.

@@ -41,6 +41,8 @@ pub(super) enum Begun {
     Payload(Sink),
     /// Nothing follows.
     Done,
+    /// The payload was there, and is where it belongs.
+    Whole,
     /// It has to wait.
     Stall,
 }
@@ -357,8 +359,9 @@ impl<L: Lock> Core<L> {
         behind: &[u8],
     ) -> Result<Option<usize>, Broken> {
         let left = header.payload_len();
-        match self.begin(me, conn, header)? {
+        match self.begin(me, conn, header, behind)? {
             Begun::Done => {}
+            Begun::Whole => return Ok(Some(left)),
             Begun::Payload(mut sink) => {
                 if let Some(payload) = behind.get(..left) {
                     sink.fill(0, payload);
@@ -384,9 +387,10 @@ impl<L: Lock> Core<L> {
         me: Handle,
         conn: &mut Conn<S>,
         header: &Header,
+        behind: &[u8],
     ) -> Result<Begun, Broken> {
         match header.op() {
-            Op::Message | Op::Tagged => self.begin_message(conn, header),
+            Op::Message | Op::Tagged => self.begin_message(conn, header, behind),
             Op::Ack => self.acked(conn),
             Op::Read => self.serve(conn, header),
             Op::ReadResponse => self.begin_read_response(conn, header).map(Begun::Payload),
@@ -401,9 +405,13 @@ impl<L: Lock> Core<L> {
     }
 
     #[inline]
-    fn begin_message<S>(&mut self, conn: &mut Conn<S>, header: &Header) -> Result<Begun, Broken> {
+    fn begin_message<S>(
+        &mut self,
+        conn: &mut Conn<S>,
+        header: &Header,
+        behind: &[u8],
+    ) -> Result<Begun, Broken> {
         let ack = wants_ack(header);
-        let waits = conn.waits_for_answers();
         let (ep, context) = self.receiver(conn.ep).ok_or(Errno::EPROTO)?;
         let sender = context.sender(conn.ep, conn.peer);
         let arrival = arrival(sender, header, header.payload_len());
@@ -413,8 +421,19 @@ impl<L: Lock> Core<L> {
         }
         if let Some(receive) = context.inbox.take_receive(&arrival) {
             ep.stats.received += 1;
-            return Ok(Begun::Payload(Sink::Receive { receive, arrival, ack }));
+            let Some(payload) = behind.get(..arrival.len) else {
+                return Ok(Begun::Payload(Sink::Receive { receive, arrival, ack }));
+            };
+            // Most small messages end here.
+            let placed = receive.buffers.fill(0, payload);
+            let src = ep.source(ep.peer_of(arrival.key));
+            context.inbox.complete(&mut ep.report, &receive, &arrival, src, Ok(placed));
+            if ack {
+                conn.tx.control.push_back(Control::Head(Header::ack()));
+            }
+            return Ok(Begun::Whole);
         }
+        let waits = conn.waits_for_answers();
         if !self.hold(conn.ep, conn.peer, arrival.len, waits) {
             return Ok(Begun::Stall);
         }

@@ -13,7 +13,7 @@ use fabric_core::{
 
 use super::{
     Core, Engine,
-    conn::{Burst, Conn, Control, Current, Phase, State, Tx, place_in},
+    conn::{Conn, Control, Current, Phase, State, Tx, place_in},
 };
 use crate::{
     frame::{
@@ -37,10 +37,6 @@ const STAGED_MAX: usize = 64 << 10;
 const QUEUED_MAX: usize = 64 << 10;
 /// Posts above an endpoint's size between two rounds of progress.
 const PROGRESS_EVERY: usize = 16;
-/// Sends between two progress calls that leave at once: few are a conversation, many are a window.
-const BURST: u32 = 8;
-/// As many behind a window, since another one is likely to follow.
-const BURST_AFTER_WINDOW: u32 = 1;
 /// Reads of a connection that cannot be written to any more.
 const LAST_WORDS: usize = 4096;
 /// Tagged messages above this size are announced first.
@@ -165,7 +161,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             state.stats.eager += 1;
             state.report.sent(&interest, kind.flags(), buffers.len());
             let more = op.meta.flags.contains(Flags::MORE)
-                || !state.limits.leaves_at_once(conn, self.round);
+                || !conn.tx.burst.is_among_first(self.round, state.limits.coalesce);
             let later = more && conn.tx.staged() < BATCH;
             self.dispatch(handle, later);
             return Ok(());
@@ -191,7 +187,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
             }
         }
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
-        let (limits, more) = (state.limits, op.interest.flags.contains(Flags::MORE));
+        let more = op.interest.flags.contains(Flags::MORE);
+        let coalesce = state.limits.coalesce;
         op.queued = true;
         state.queued += 1;
         state.stats.queued += 1;
@@ -203,7 +200,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             && let Some(conn) = self.conns.get_mut(known)
         {
             conn.tx.queue.push_back(handle);
-            let waits = more || !limits.leaves_at_once(conn, self.round);
+            let waits = more || !conn.tx.burst.is_among_first(self.round, coalesce);
             if waits {
                 self.core.stage(conn);
             }
@@ -275,27 +272,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
         conn.tx.blocked = false;
         self.pump(handle);
-    }
-}
-
-impl super::Limits {
-    /// Whether a staged message leaves now: few sends since the last progress call.
-    #[inline]
-    fn leaves_at_once<S>(&self, conn: &mut Conn<S>, round: u32) -> bool {
-        !self.coalesce || conn.tx.burst.is_among_first(round)
-    }
-}
-
-impl Burst {
-    /// Counts one more. Whether it is one of those that leave at once.
-    #[inline]
-    fn is_among_first(&mut self, round: u32) -> bool {
-        if self.round != round {
-            self.after_window = self.count > BURST;
-            (self.round, self.count) = (round, 0);
-        }
-        self.count += 1;
-        self.count <= if self.after_window { BURST_AFTER_WINDOW } else { BURST }
     }
 }
 
