@@ -19,6 +19,7 @@
 #![deny(unsafe_code)]
 
 mod atomics;
+mod burst;
 mod claims;
 mod conn;
 mod connect;

@@ -13,7 +13,7 @@ use fabric_core::{
     slab::Handle,
 };
 
-use super::{atomics::Operands, claims::Claim, life::Pulse};
+use super::{atomics::Operands, burst::Burst, claims::Claim, life::Pulse};
 use crate::{
     frame::{
         Endian,
@@ -201,8 +201,7 @@ pub(crate) struct Tx {
     pub(crate) queue: VecDeque<Handle>,
     /// Messages sent, modulo 256.
     pub(crate) id: u8,
-    /// Sends since the progress call that is named.
-    pub(crate) burst: (u32, u32),
+    pub(super) burst: Burst,
     /// The socket took less than it was given.
     pub(crate) blocked: bool,
     /// Listed for the next progress call.

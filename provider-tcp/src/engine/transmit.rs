@@ -33,8 +33,6 @@ const COPIED: usize = 4096;
 pub(super) const BATCH: usize = 16 << 10;
 /// Staged bytes, on a socket that takes no more, at which operations begin to wait.
 const STAGED_MAX: usize = 64 << 10;
-/// Sends between two progress calls that leave at once: few are a conversation, many are a window.
-const BURST: u32 = 8;
 /// Reads of a connection that cannot be written to any more.
 const LAST_WORDS: usize = 4096;
 /// Tagged messages above this size are announced first.
@@ -159,7 +157,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             state.stats.eager += 1;
             state.report.sent(&interest, kind.flags(), buffers.len());
             let more = op.meta.flags.contains(Flags::MORE)
-                || !state.limits.leaves_at_once(conn, self.round);
+                || !conn.tx.burst.is_among_first(self.round, state.limits.coalesce);
             let later = more && conn.tx.staged() < BATCH;
             self.dispatch(handle, later);
             return Ok(());
@@ -175,6 +173,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         self.make_room(ep, peer)?;
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
         let more = op.interest.flags.contains(Flags::MORE);
+        let coalesce = state.limits.coalesce;
         op.queued = true;
         state.queued_for(peer);
         state.stats.queued += 1;
@@ -186,7 +185,12 @@ impl<L: Lock, N: Net> Engine<L, N> {
             && let Some(conn) = self.conns.get_mut(known)
         {
             conn.tx.queue.push_back(handle);
-            self.dispatch(known, more);
+            let waits = more || !conn.tx.burst.is_among_first(self.round, coalesce);
+            if waits {
+                self.core.stage(conn);
+            }
+            let later = waits && conn.tx.current.is_none() && conn.tx.staged() < BATCH;
+            self.dispatch(known, later);
             // A message that waits in its socket may be in front of what is waited for now.
             let stalled = |conn: &Conn<_>| matches!(conn.rx.phase, Phase::Stalled(_));
             if self.conns.get(known).is_some_and(stalled) {
@@ -256,22 +260,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
     }
 }
 
-impl super::Limits {
-    /// Whether a staged message leaves now: few sends since the last progress call.
-    #[inline]
-    fn leaves_at_once<S>(&self, conn: &mut Conn<S>, round: u32) -> bool {
-        if !self.coalesce {
-            return true;
-        }
-        let (since, count) = &mut conn.tx.burst;
-        if *since != round {
-            (*since, *count) = (round, 0);
-        }
-        *count += 1;
-        *count <= BURST
-    }
-}
-
 impl Tx {
     /// Stages a header alone.
     #[inline]
@@ -286,9 +274,7 @@ impl Tx {
     #[inline]
     pub(super) fn stage(&mut self, endian: Endian, header: &Header, payload: &Buffers) {
         self.head(endian, header);
-        let at = self.out.len();
-        self.out.resize(at + payload.len(), 0);
-        payload.gather(0, &mut self.out[at..]);
+        payload.append_to(&mut self.out);
     }
 
     /// Bytes that have left, and that others follow for ever.
@@ -315,18 +301,7 @@ impl Tx {
 impl<L: Lock> Core<L> {
     fn pump<S: Stream>(&mut self, conn: &mut Conn<S>) -> Result<()> {
         loop {
-            while conn.tx.current.is_none() && conn.tx.staged() < BATCH {
-                if let Some(control) = conn.tx.control.pop_front() {
-                    self.answer(conn, control);
-                } else if let Some(op) = conn.tx.queue.pop_front() {
-                    if !self.start(conn, op) {
-                        conn.tx.queue.push_front(op);
-                        break;
-                    }
-                } else {
-                    break;
-                }
-            }
+            self.stage(conn);
             let direct = conn.tx.direct(&self.ops);
             let total = conn.tx.staged() + direct.len();
             if total == 0 {
@@ -364,6 +339,22 @@ impl<L: Lock> Core<L> {
                 conn.tx.blocked = true;
                 conn.tx.let_go_of_sent();
                 return Ok(());
+            }
+        }
+    }
+
+    /// Stages what is next: as much as leaves in one call.
+    fn stage<S>(&mut self, conn: &mut Conn<S>) {
+        while conn.tx.current.is_none() && conn.tx.staged() < BATCH {
+            if let Some(control) = conn.tx.control.pop_front() {
+                self.answer(conn, control);
+            } else if let Some(op) = conn.tx.queue.pop_front() {
+                if !self.start(conn, op) {
+                    conn.tx.queue.push_front(op);
+                    break;
+                }
+            } else {
+                break;
             }
         }
     }

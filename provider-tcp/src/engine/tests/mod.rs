@@ -1,5 +1,6 @@
 //! Engines driven against each other over a network in memory.
 
+mod calls;
 mod claims;
 mod connecting;
 mod extensions;

@@ -86,6 +86,9 @@ struct World {
     port: u16,
     /// Bytes that were ever sent, and received.
     moved: usize,
+    /// Calls in which that was done.
+    sends: usize,
+    receives: usize,
 }
 
 /// What all networks of one test share.
@@ -102,6 +105,8 @@ impl Shared {
             listeners: HashMap::new(),
             port: 50_000,
             moved: 0,
+            sends: 0,
+            receives: 0,
         })))
     }
 
@@ -136,6 +141,12 @@ impl Shared {
     /// Bytes that were ever sent, and received.
     pub(super) fn moved(&self) -> usize {
         self.lock().moved
+    }
+
+    /// Calls that have sent bytes, and calls that have received some.
+    pub(super) fn calls(&self) -> (usize, usize) {
+        let world = self.lock();
+        (world.sends, world.receives)
     }
 
     /// Cuts all connections there are; what is on its way is lost.
@@ -216,6 +227,7 @@ impl Stream for TestStream {
         let n = if first { len } else { world.some(len.min(room)) };
         let mut all = vec![0; n];
         world.moved += n;
+        world.sends += 1;
         let staged = n.min(bytes.len());
         all[..staged].copy_from_slice(&bytes[..staged]);
         data.gather(0, &mut all[staged..]);
@@ -240,6 +252,7 @@ impl Stream for TestStream {
         }
         let n = world.some(most);
         world.moved += n;
+        world.receives += 1;
         let bytes: Vec<u8> = world.connections[at].ways[1 - self.side].bytes.drain(..n).collect();
         let (placed, left) = bytes.split_at(n.min(data.len()));
         data.fill(0, placed);
