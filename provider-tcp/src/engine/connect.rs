@@ -114,7 +114,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let (local, patience) = (state.local, state.limits.connect);
         let Some(target) = state.peers.get_mut(peer as usize) else { return };
         target.conn = None;
-        if target.waiting.is_empty() {
+        if target.waiting.is_empty() && !target.asking.is_pending() {
             target.attempts_end();
             return;
         }
@@ -130,6 +130,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             self.schedule(at, Due::Again(ep, peer));
             return;
         }
+        target.asking.fail(reason, now);
         target.attempts_end();
         let address = target.address;
         let waiting = std::mem::take(&mut target.waiting);
@@ -404,6 +405,7 @@ impl super::Peer {
     const fn attempts_end(&mut self) {
         (self.retry, self.give_up, self.failures) = (None, None, 0);
         self.given_time = false;
+        self.asking.end();
     }
 }
 

@@ -173,7 +173,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
         self.post(TxOp::new(ep, peer, &op.meta, kind, payload))
     }
 
-    /// Takes an operation: into the queue of its connection, or of its peer if there is none.
+    /// Takes an operation: into the queue of its connection, or of its peer if there is none. An
+    /// injected one waits for a connection where it is.
     pub(crate) fn post(&mut self, mut op: TxOp) -> Result<()> {
         let (ep, peer) = (op.ep, op.peer);
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
@@ -189,14 +190,17 @@ impl<L: Lock, N: Net> Engine<L, N> {
             }
         }
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
+        let known = state.peers.get(peer as usize).and_then(|peer| peer.conn);
+        let open = known
+            .filter(|conn| self.conns.get(*conn).is_some_and(|conn| conn.state == State::Open));
+        if open.is_none() && op.interest.silent && state.msg.is_none() {
+            return Err(self.not_yet(ep, peer));
+        }
         let more = op.interest.flags.contains(Flags::MORE);
         op.queued = true;
         state.queued += 1;
         state.stats.queued += 1;
-        let known = state.peers.get(peer as usize).and_then(|peer| peer.conn);
         let handle = self.core.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
-        let open = known
-            .filter(|conn| self.conns.get(*conn).is_some_and(|conn| conn.state == State::Open));
         if let Some(known) = open
             && let Some(conn) = self.conns.get_mut(known)
         {
