@@ -195,6 +195,8 @@ pub(crate) struct Tx {
     pub(crate) burst: (u32, u32),
     /// The socket took less than it was given.
     pub(crate) blocked: bool,
+    /// The socket holds back what it was given last.
+    pub(crate) held: bool,
     /// Listed for the next progress call.
     pub(crate) listed: bool,
 }

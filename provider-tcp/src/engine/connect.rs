@@ -467,7 +467,7 @@ fn cm_len(bytes: &[u8]) -> std::result::Result<usize, CmError> {
 /// on its socket, so there is room.
 pub(crate) fn send_whole(stream: &mut impl Stream, message: &CmMessage) -> Result<()> {
     let bytes = message.bytes();
-    match stream.send(bytes, &fabric_core::mem::Buffers::EMPTY)? {
+    match stream.send(bytes, &fabric_core::mem::Buffers::EMPTY, false)? {
         n if n == bytes.len() => Ok(()),
         _ => Err(Errno::EIO),
     }

@@ -37,7 +37,8 @@ const STAGED_MAX: usize = 64 << 10;
 const QUEUED_MAX: usize = 64 << 10;
 /// Posts above an endpoint's size between two rounds of progress.
 const PROGRESS_EVERY: usize = 16;
-/// Sends between two progress calls that leave at once: few are a conversation, many are a window.
+/// Sends between two progress calls that leave at once: few are a conversation, many are a window, of
+/// which the kernel makes larger segments.
 const BURST: u32 = 8;
 /// Reads of a connection that cannot be written to any more.
 const LAST_WORDS: usize = 4096;
@@ -162,10 +163,14 @@ impl<L: Lock, N: Net> Engine<L, N> {
             conn.tx.stage(conn.endian, &header, &buffers);
             state.stats.eager += 1;
             state.report.sent(&interest, kind.flags(), buffers.len());
-            let more = op.meta.flags.contains(Flags::MORE)
-                || !state.limits.leaves_at_once(conn, self.round);
-            let later = more && conn.tx.staged() < BATCH;
-            self.dispatch(handle, later);
+            let leave = if op.meta.flags.contains(Flags::MORE) && conn.tx.staged() < BATCH {
+                Leave::WithTheNext
+            } else if state.limits.leaves_at_once(conn, self.round) {
+                Leave::Now
+            } else {
+                Leave::Soon
+            };
+            self.dispatch(handle, leave);
             return Ok(());
         }
         let payload =
@@ -205,7 +210,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             && let Some(conn) = self.conns.get_mut(known)
         {
             conn.tx.queue.push_back(handle);
-            self.dispatch(known, more);
+            self.dispatch(known, if more { Leave::WithTheNext } else { Leave::Now });
             // A message that waits in its socket may be in front of what is waited for now.
             let stalled = |conn: &Conn<_>| matches!(conn.rx.phase, Phase::Stalled(_));
             if self.conns.get(known).is_some_and(stalled) {
@@ -224,27 +229,34 @@ impl<L: Lock, N: Net> Engine<L, N> {
         Ok(())
     }
 
-    /// Sends what a connection has, now or `later`, in the next progress call. A socket that takes no
-    /// more tells when it does.
+    /// Sends what a connection has. A socket that takes no more tells when it does.
     #[inline]
-    fn dispatch(&mut self, handle: Handle, later: bool) {
+    fn dispatch(&mut self, handle: Handle, leave: Leave) {
         if self.conns.get(handle).is_none_or(|conn| conn.tx.blocked) {
             return;
         }
-        if later {
-            self.list(handle);
-        } else {
-            self.pump(handle);
+        match leave {
+            Leave::Now => self.pump(handle),
+            Leave::Soon => {
+                self.send(handle, true);
+                self.list(handle);
+            }
+            Leave::WithTheNext => self.list(handle),
         }
     }
 
     /// Sends until nothing is left or the socket takes no more.
     pub(crate) fn pump(&mut self, handle: Handle) {
+        self.send(handle, false);
+    }
+
+    /// The same; what the socket takes may be held back if `more` is to come.
+    fn send(&mut self, handle: Handle, more: bool) {
         let Some(conn) = self.conns.get_mut(handle) else { return };
         if conn.state != State::Open {
             return;
         }
-        match self.core.pump(conn) {
+        match self.core.pump(conn, more) {
             Ok(()) => {
                 if !self.looking {
                     self.watch_over();
@@ -273,6 +285,18 @@ impl<L: Lock, N: Net> Engine<L, N> {
         conn.tx.blocked = false;
         self.pump(handle);
     }
+}
+
+/// When a message leaves. Nothing that an application takes for sent may depend on another call of it,
+/// unless it has said that it will make one.
+#[derive(Clone, Copy, Debug)]
+enum Leave {
+    /// In this call.
+    Now,
+    /// In the next progress call, or when the kernel thinks fit.
+    Soon,
+    /// `FI_MORE`: with the operation that follows, or in the next progress call.
+    WithTheNext,
 }
 
 impl super::Limits {
@@ -324,7 +348,7 @@ impl Tx {
 }
 
 impl<L: Lock> Core<L> {
-    fn pump<S: Stream>(&mut self, conn: &mut Conn<S>) -> Result<()> {
+    fn pump<S: Stream>(&mut self, conn: &mut Conn<S>, more: bool) -> Result<()> {
         loop {
             while conn.tx.current.is_none() && conn.tx.staged() < BATCH {
                 if let Some(control) = conn.tx.control.pop_front() {
@@ -348,6 +372,10 @@ impl<L: Lock> Core<L> {
                 conn.tx.out.clear();
                 conn.tx.sent = 0;
                 conn.tx.blocked = false;
+                if conn.tx.held && !more {
+                    conn.tx.held = false;
+                    conn.stream.push();
+                }
                 return Ok(());
             }
             if let Some(Current::Answer { pieces, .. }) = &conn.tx.current
@@ -356,8 +384,11 @@ impl<L: Lock> Core<L> {
                 // The header is out, so the rest cannot be anything but these bytes.
                 return Err(Errno::ENOKEY);
             }
-            let sent = match conn.stream.send(&conn.tx.out[conn.tx.sent..], &direct) {
-                Ok(sent) => sent,
+            let sent = match conn.stream.send(&conn.tx.out[conn.tx.sent..], &direct, more) {
+                Ok(sent) => {
+                    conn.tx.held = more;
+                    sent
+                }
                 Err(Errno::EAGAIN) => 0,
                 Err(reason) => return Err(reason),
             };

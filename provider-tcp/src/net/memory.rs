@@ -48,8 +48,9 @@ fn outcome(n: isize) -> Result<usize> {
     })
 }
 
-/// Sends `bytes`, then `data`. Never blocks and never raises `SIGPIPE`.
-pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8], data: &Buffers) -> Result<usize> {
+/// Sends `bytes`, then `data`. Never blocks and never raises `SIGPIPE`. With `more` the kernel waits for
+/// a full segment, for a while.
+pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8], data: &Buffers, more: bool) -> Result<usize> {
     let mut pieces = [NOTHING; PIECES];
     let mut count = 0;
     if !bytes.is_empty() {
@@ -59,7 +60,8 @@ pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8], data: &Buffers) -> Result<u
     }
     let count = append(&mut pieces, count, data);
     let message = header(&mut pieces, count);
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    let more = if more { libc::MSG_MORE } else { 0 };
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | more;
     // SAFETY: `pieces` outlives the call and describes `bytes`, which are only read, and `data`,
     // which its maker vouches for.
     outcome(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, flags) })

@@ -7,7 +7,7 @@ use fabric_core::{
 };
 
 use super::{
-    net::Script,
+    net::{HELD, Script},
     node::{Done, iov, meta, pair, pattern, settle, succeeded, want},
 };
 
@@ -166,4 +166,30 @@ fn the_end_of_a_connection_ends_what_depends_on_it() {
     a.send(meta(1, 5), Some(5), &[iov(&mut hello)]).unwrap();
     settle(&mut [&mut a, &mut b]);
     assert_eq!((a.sent().len(), b.received()[0].ok().context), (1, 5));
+}
+
+/// A sender that has seen its completions may make no call for a long time.
+#[test]
+fn a_window_leaves_without_another_call() {
+    for progress in [false, true] {
+        let (shared, mut a, mut b) = pair(Script::default());
+        let (mut from, mut to) = (pattern(1, 10), vec![0; 10]);
+        a.send(meta(1, 0), Some(1), &[iov(&mut from)]).unwrap();
+        settle(&mut [&mut a, &mut b]);
+        for n in 1..30 {
+            a.send(meta(1, n), Some(1), &[iov(&mut from)]).unwrap();
+        }
+        assert_eq!(succeeded(&a.sent()), 30);
+        (0..30).for_each(|n| b.trecv(n, 1, &mut to));
+        settle(&mut [&mut b]);
+        let first = succeeded(&b.received());
+        assert!((2..30).contains(&first), "a conversation leaves at once, a window later");
+        if progress {
+            a.engine.progress();
+        } else {
+            shared.wait(HELD);
+        }
+        settle(&mut [&mut b]);
+        assert_eq!(first + succeeded(&b.received()), 30);
+    }
 }
