@@ -18,6 +18,7 @@
 //! its kind.
 #![deny(unsafe_code)]
 
+mod asking;
 mod atomics;
 mod burst;
 mod claims;
@@ -25,6 +26,7 @@ mod conn;
 mod connect;
 mod failure;
 mod forget;
+mod leaving;
 mod life;
 mod msg;
 mod pressure;
@@ -58,17 +60,18 @@ use fabric_core::{
     slab::{Handle, Slab},
 };
 
-pub(crate) use self::{
-    atomics::ATOMIC_MAX,
-    connect::send_whole,
-    msg::{Answer, Msg},
-};
 use self::{
+    asking::Asking,
     conn::Conn,
     forget::Forgotten,
     rx_context::RxContext,
     timers::{Due, Timers},
     transmit::TxOp,
+};
+pub(crate) use self::{
+    atomics::ATOMIC_MAX,
+    connect::send_whole,
+    msg::{Answer, Msg},
 };
 use crate::{
     address::SocketAddress,
@@ -117,6 +120,8 @@ pub(crate) struct Peer {
     pub(crate) conn: Option<Handle>,
     /// Operations that wait for a connection.
     pub(crate) waiting: VecDeque<Handle>,
+    /// Operations that wait with the application.
+    pub(crate) asking: Asking,
     /// Attempts in a row that failed.
     pub(crate) failures: u32,
     /// When to try again, and when to give up.

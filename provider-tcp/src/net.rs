@@ -26,8 +26,11 @@ pub(crate) use self::{
 /// A connected, or connecting, stream of bytes that never blocks.
 pub(crate) trait Stream: Send + 'static {
     /// Hands over `bytes`, then what `data` describes, in one step. Returns how many were taken:
-    /// at least one, or `EAGAIN`.
-    fn send(&mut self, bytes: &[u8], data: &Buffers) -> Result<usize>;
+    /// at least one, or `EAGAIN`. With `more` they may be held back for company, for a short time:
+    /// until [`Stream::push`], or for 0.2 seconds.
+    fn send(&mut self, bytes: &[u8], data: &Buffers, more: bool) -> Result<usize>;
+    /// Lets go of what is held back.
+    fn push(&mut self);
     /// Fills `data`, then `rest`, in one step. Returns how many bytes there were: zero at the end
     /// of the stream, `EAGAIN` if none is there now.
     fn receive(&mut self, data: &Buffers, rest: &mut [u8]) -> Result<usize>;

@@ -13,7 +13,7 @@ use fabric_core::{
     slab::Handle,
 };
 
-use super::{atomics::Operands, burst::Burst, claims::Claim, life::Pulse};
+use super::{atomics::Operands, burst::Burst, claims::Claim, leaving::Leaving, life::Pulse};
 use crate::{
     frame::{
         Endian,
@@ -193,6 +193,8 @@ pub(crate) struct Tx {
     pub(crate) out: Vec<u8>,
     /// Bytes of `out` that have left.
     pub(crate) sent: usize,
+    /// Operations in `out` whose end has not been told.
+    pub(crate) leaving: Leaving,
     /// A payload that leaves from where it is. Its header is the end of `out`.
     pub(crate) current: Option<Current>,
     /// Answers that wait for the end of `current`.
@@ -204,6 +206,8 @@ pub(crate) struct Tx {
     pub(super) burst: Burst,
     /// The socket took less than it was given.
     pub(crate) blocked: bool,
+    /// The socket holds back what it was given last.
+    pub(crate) held: bool,
     /// Listed for the next progress call.
     pub(crate) listed: bool,
 }

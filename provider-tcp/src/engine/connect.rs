@@ -116,7 +116,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let (local, patience) = (state.local, state.limits.connect);
         let Some(target) = state.peers.get_mut(peer as usize) else { return };
         target.conn = None;
-        if target.waiting.is_empty() {
+        if target.waiting.is_empty() && !target.asking.is_pending() {
             target.attempts_end();
             return;
         }
@@ -132,6 +132,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             self.schedule(at, Due::Again(ep, peer));
             return;
         }
+        target.asking.fail(reason, now);
         target.attempts_end();
         let address = target.address;
         let waiting = std::mem::take(&mut target.waiting);
@@ -423,6 +424,7 @@ impl super::Peer {
     const fn attempts_end(&mut self) {
         (self.retry, self.give_up, self.failures) = (None, None, 0);
         self.given_time = false;
+        self.asking.end();
     }
 }
 
@@ -484,7 +486,7 @@ fn cm_len(bytes: &[u8]) -> std::result::Result<usize, CmError> {
 /// on its socket, so there is room.
 pub(crate) fn send_whole(stream: &mut impl Stream, message: &CmMessage) -> Result<()> {
     let bytes = message.bytes();
-    match stream.send(bytes, &fabric_core::mem::Buffers::EMPTY)? {
+    match stream.send(bytes, &fabric_core::mem::Buffers::EMPTY, false)? {
         n if n == bytes.len() => Ok(()),
         _ => Err(Errno::EIO),
     }

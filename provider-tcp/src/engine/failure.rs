@@ -110,6 +110,9 @@ impl<L: Lock> Core<L> {
         for op in conn.operations() {
             self.finish(op, Err(reason));
         }
+        if let Some(ep) = self.eps.get_mut(conn.ep) {
+            conn.tx.leaving.fail(ep, conn.peer, reason);
+        }
         self.cut_receives(conn.ep, conn.rx.phase, conn.asked, reason);
         self.peer_down(conn.ep, conn.peer, Some(handle), reason);
     }

@@ -83,6 +83,7 @@ impl Peer {
             listed: None,
             conn: None,
             waiting: std::collections::VecDeque::new(),
+            asking: super::Asking::default(),
             failures: 0,
             retry: None,
             give_up: None,

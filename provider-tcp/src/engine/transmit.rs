@@ -2,7 +2,7 @@
 
 use fabric_core::{
     Errno, Result,
-    completion::{CqError, Entry, Interest},
+    completion::Interest,
     flags::Flags,
     lock::Lock,
     matching::PeerId,
@@ -14,6 +14,7 @@ use fabric_core::{
 use super::{
     Core, Engine,
     conn::{Conn, Control, Current, Phase, State, Tx, place_in},
+    leaving::Leave,
 };
 use crate::{
     frame::{
@@ -155,11 +156,17 @@ impl<L: Lock, N: Net> Engine<L, N> {
             let header = message(op.tagged, op.tag, buffers.len(), op.meta.cq_data());
             conn.tx.stage(conn.endian, &header, &buffers);
             state.stats.eager += 1;
-            state.report.sent(&interest, kind.flags(), buffers.len());
-            let more = op.meta.flags.contains(Flags::MORE)
-                || !conn.tx.burst.is_among_first(self.round, state.limits.coalesce);
-            let later = more && conn.tx.staged() < BATCH;
-            self.dispatch(handle, later);
+            let leave = if op.meta.flags.contains(Flags::MORE) {
+                Leave::Staged
+            } else if conn.tx.burst.is_among_first(self.round, state.limits.coalesce) {
+                Leave::Now
+            } else if state.report.tells(&interest) {
+                Leave::Staged
+            } else {
+                Leave::Held
+            };
+            conn.tx.promise(&mut state.report, &interest, kind.flags(), buffers.len());
+            self.dispatch(handle, leave);
             return Ok(());
         }
         let payload =
@@ -167,30 +174,42 @@ impl<L: Lock, N: Net> Engine<L, N> {
         self.post(TxOp::new(ep, peer, &op.meta, kind, payload))
     }
 
-    /// Takes an operation: into the queue of its connection, or of its peer if there is none.
+    /// Takes an operation: into the queue of its connection, or of its peer if there is none. An
+    /// injected one waits for a connection where it is.
     pub(crate) fn post(&mut self, mut op: TxOp) -> Result<()> {
         let (ep, peer) = (op.ep, op.peer);
         self.make_room(ep, peer)?;
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
+        let known = state.peers.get(peer as usize).and_then(|peer| peer.conn);
+        let open = known
+            .filter(|conn| self.conns.get(*conn).is_some_and(|conn| conn.state == State::Open));
+        if open.is_none() && op.interest.silent && state.msg.is_none() {
+            return Err(self.not_yet(ep, peer));
+        }
         let more = op.interest.flags.contains(Flags::MORE);
         let coalesce = state.limits.coalesce;
+        let told = state.report.tells(&op.interest);
         op.queued = true;
         state.queued_for(peer);
         state.stats.queued += 1;
-        let known = state.peers.get(peer as usize).and_then(|peer| peer.conn);
         let handle = self.core.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
-        let open = known
-            .filter(|conn| self.conns.get(*conn).is_some_and(|conn| conn.state == State::Open));
         if let Some(known) = open
             && let Some(conn) = self.conns.get_mut(known)
         {
             conn.tx.queue.push_back(handle);
-            let waits = more || !conn.tx.burst.is_among_first(self.round, coalesce);
-            if waits {
+            let leave = if more {
+                Leave::Staged
+            } else if conn.tx.burst.is_among_first(self.round, coalesce) {
+                Leave::Now
+            } else if told {
+                Leave::Staged
+            } else {
+                Leave::Held
+            };
+            if leave != Leave::Now {
                 self.core.stage(conn);
             }
-            let later = waits && conn.tx.current.is_none() && conn.tx.staged() < BATCH;
-            self.dispatch(known, later);
+            self.dispatch(known, leave);
             // A message that waits in its socket may be in front of what is waited for now.
             let stalled = |conn: &Conn<_>| matches!(conn.rx.phase, Phase::Stalled(_));
             if self.conns.get(known).is_some_and(stalled) {
@@ -209,27 +228,41 @@ impl<L: Lock, N: Net> Engine<L, N> {
         Ok(())
     }
 
-    /// Sends what a connection has, now or `later`, in the next progress call. A socket that takes no
-    /// more tells when it does.
+    /// Sends what a connection has. A socket that takes no more tells when it does.
     #[inline]
-    fn dispatch(&mut self, handle: Handle, later: bool) {
+    fn dispatch(&mut self, handle: Handle, leave: Leave) {
         if self.conns.get(handle).is_none_or(|conn| conn.tx.blocked) {
             return;
         }
-        if later {
-            self.list(handle);
-        } else {
-            self.pump(handle);
+        match leave {
+            Leave::Now => self.pump(handle),
+            Leave::Held => {
+                self.send(handle, true);
+                self.list(handle);
+            }
+            Leave::Staged => {
+                let full = |conn: &Conn<_>| conn.tx.current.is_some() || conn.tx.staged() >= BATCH;
+                if self.conns.get(handle).is_some_and(full) {
+                    self.pump(handle);
+                } else {
+                    self.list(handle);
+                }
+            }
         }
     }
 
     /// Sends until nothing is left or the socket takes no more.
     pub(crate) fn pump(&mut self, handle: Handle) {
+        self.send(handle, false);
+    }
+
+    /// The same; what the socket takes may be held back if `more` is to come.
+    fn send(&mut self, handle: Handle, more: bool) {
         let Some(conn) = self.conns.get_mut(handle) else { return };
         if conn.state != State::Open {
             return;
         }
-        match self.core.pump(conn) {
+        match self.core.pump(conn, more) {
             Ok(()) => {
                 if !self.looking {
                     self.watch_over();
@@ -277,14 +310,6 @@ impl Tx {
         payload.append_to(&mut self.out);
     }
 
-    /// Bytes that have left, and that others follow for ever.
-    fn let_go_of_sent(&mut self) {
-        if self.sent >= STAGED_MAX {
-            self.out.drain(..self.sent);
-            self.sent = 0;
-        }
-    }
-
     /// What leaves from where it is.
     fn direct(&self, ops: &fabric_core::slab::Slab<TxOp>) -> Buffers {
         match &self.current {
@@ -299,7 +324,7 @@ impl Tx {
 }
 
 impl<L: Lock> Core<L> {
-    fn pump<S: Stream>(&mut self, conn: &mut Conn<S>) -> Result<()> {
+    fn pump<S: Stream>(&mut self, conn: &mut Conn<S>, more: bool) -> Result<()> {
         loop {
             self.stage(conn);
             let direct = conn.tx.direct(&self.ops);
@@ -309,9 +334,11 @@ impl<L: Lock> Core<L> {
                     self.end_current(conn)?;
                     continue;
                 }
-                conn.tx.out.clear();
-                conn.tx.sent = 0;
                 conn.tx.blocked = false;
+                if conn.tx.held && !more {
+                    conn.tx.held = false;
+                    conn.stream.push();
+                }
                 return Ok(());
             }
             if let Some(Current::Answer { pieces, .. }) = &conn.tx.current
@@ -320,16 +347,18 @@ impl<L: Lock> Core<L> {
                 // The header is out, so the rest cannot be anything but these bytes.
                 return Err(Errno::ENOKEY);
             }
-            let sent = match conn.stream.send(&conn.tx.out[conn.tx.sent..], &direct) {
-                Ok(sent) => sent,
+            let sent = match conn.stream.send(&conn.tx.out[conn.tx.sent..], &direct, more) {
+                Ok(sent) => {
+                    conn.tx.held = more;
+                    sent
+                }
                 Err(Errno::EAGAIN) => 0,
                 Err(reason) => return Err(reason),
             };
             let staged = sent.min(conn.tx.staged());
-            conn.tx.sent += staged;
-            if conn.tx.staged() == 0 {
-                conn.tx.out.clear();
-                conn.tx.sent = 0;
+            conn.tx.left(staged);
+            if let Some(ep) = self.eps.get_mut(conn.ep) {
+                conn.tx.tell_left(&mut ep.report);
             }
             match &mut conn.tx.current {
                 Some(Current::Op { at, .. } | Current::Answer { at, .. }) => *at += sent - staged,
@@ -337,7 +366,9 @@ impl<L: Lock> Core<L> {
             }
             if sent < total {
                 conn.tx.blocked = true;
-                conn.tx.let_go_of_sent();
+                if conn.tx.sent >= STAGED_MAX {
+                    conn.tx.forget_sent();
+                }
                 return Ok(());
             }
         }
@@ -451,7 +482,7 @@ impl<L: Lock> Core<L> {
         if buffers.len() <= COPIED {
             conn.tx.stage(conn.endian, &header, &buffers);
             if header.answer().is_none() {
-                self.finish(handle, Ok(buffers.len()));
+                self.promise(conn, handle, buffers.len());
             }
         } else {
             conn.tx.head(conn.endian, &header);
@@ -491,16 +522,16 @@ impl<L: Lock> Core<L> {
         ep.taken_off(&mut op);
         match outcome {
             Ok(bytes) => ep.report.sent(&op.interest, op.kind.flags(), bytes),
-            Err(reason) => {
-                let src = ep.source(op.peer);
-                let entry = Entry { src, ..Entry::new(op.interest.context, op.kind.flags()) };
-                let mut error = CqError::new(entry, reason);
-                if let Some(peer) = ep.peers.get(op.peer as usize) {
-                    error = error.data(&peer.address.to_bytes());
-                }
-                ep.report.send_failed(error);
-            }
+            Err(reason) => ep.fail(op.peer, &op.interest, op.kind.flags(), reason),
         }
+    }
+
+    /// All of an operation is staged, so that its memory is no longer needed: it ends when it has left.
+    fn promise<S>(&mut self, conn: &mut Conn<S>, handle: Handle, len: usize) {
+        let Some(mut op) = self.ops.remove(handle) else { return };
+        let Some(ep) = self.eps.get_mut(op.ep) else { return };
+        ep.taken_off(&mut op);
+        conn.tx.promise(&mut ep.report, &op.interest, op.kind.flags(), len);
     }
 }
 

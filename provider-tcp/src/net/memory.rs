@@ -53,18 +53,20 @@ fn reason(os: i32) -> Errno {
     }
 }
 
-/// Sends `bytes`, then `data`. Never blocks and never raises `SIGPIPE`.
+/// Sends `bytes`, then `data`. Never blocks and never raises `SIGPIPE`. With `more` the kernel waits for
+/// a full segment, for a while.
 #[inline]
-pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8], data: &Buffers) -> Result<usize> {
+pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8], data: &Buffers, more: bool) -> Result<usize> {
     if data.is_empty() {
         // The kernel is done sooner with one piece that it need not read the description of.
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let more = if more { SendFlags::MORE } else { SendFlags::empty() };
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT | more;
         return rustix::net::send(fd, bytes, flags).map_err(|e| reason(e.raw_os_error()));
     }
-    send_all(fd, bytes, data)
+    send_all(fd, bytes, data, more)
 }
 
-fn send_all(fd: BorrowedFd<'_>, bytes: &[u8], data: &Buffers) -> Result<usize> {
+fn send_all(fd: BorrowedFd<'_>, bytes: &[u8], data: &Buffers, more: bool) -> Result<usize> {
     let mut pieces = [NOTHING; PIECES];
     let mut count = 0;
     if !bytes.is_empty() {
@@ -74,7 +76,8 @@ fn send_all(fd: BorrowedFd<'_>, bytes: &[u8], data: &Buffers) -> Result<usize> {
     }
     let count = append(&mut pieces, count, data);
     let message = header(&mut pieces, count);
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    let more = if more { libc::MSG_MORE } else { 0 };
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | more;
     // SAFETY: `pieces` outlives the call and describes `bytes`, which are only read, and `data`,
     // which its maker vouches for.
     outcome(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, flags) })

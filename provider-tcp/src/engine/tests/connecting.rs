@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use fabric_core::Errno;
+use fabric_core::{Errno, flags::Flags, op::TxMeta};
 
 use super::{
     net::{Script, Shared},
@@ -178,4 +178,55 @@ fn a_peer_that_was_started_anew() {
     settle(&mut [&mut a, &mut b]);
     assert_eq!((b.sent()[0].ok().context, a.received()[0].ok().context), (3, 2));
     assert!(to == from);
+}
+
+/// Whoever injects takes the message for sent, and may make no progress from then on.
+#[test]
+fn an_injected_message_is_taken_once_it_can_leave() {
+    let (_, mut a, mut b) = pair(Script::default());
+    let silent = TxMeta { silent: true, flags: Flags::empty(), ..meta(1, 0) };
+    let (mut from, mut to) = (pattern(1, 10), vec![0; 10]);
+    b.trecv(1, 1, &mut to);
+    let mut asked = 0;
+    while a.send(silent, Some(1), &[iov(&mut from)]) == Err(Errno::EAGAIN) {
+        // The sender does nothing but try: that alone has to bring it forward.
+        settle(&mut [&mut b]);
+        asked += 1;
+        assert!(asked < 1000);
+    }
+    assert!(asked > 0);
+    settle(&mut [&mut b]);
+    assert_eq!(b.received()[0].ok().context, 1);
+    assert!(to == from);
+    a.assert_idle();
+}
+
+#[test]
+fn an_injected_message_to_nobody_is_told_why() {
+    let shared = Shared::new(Script::default());
+    let mut a = Node::new(&shared, "10.0.0.1:0", "10.0.0.1:0", LIMITS);
+    let name: SocketAddr = "10.0.0.2:7777".parse().unwrap();
+    a.av.insert(&SocketAddress::from(name).to_bytes(), None).unwrap();
+    let silent = TxMeta { silent: true, flags: Flags::empty(), ..meta(0, 0) };
+    let mut byte = [1];
+    let mut told = 0;
+    for _ in 0..350 {
+        match a.send(silent, Some(1), &[iov(&mut byte)]) {
+            Err(Errno::EAGAIN) => {}
+            other => {
+                assert_eq!(other, Err(Errno::ECONNREFUSED));
+                told += 1;
+            }
+        }
+        settle(&mut [&mut a]);
+        shared.wait(Duration::from_millis(100));
+    }
+    assert_eq!(told, 1);
+    // An answer that nobody has asked for is forgotten.
+    for _ in 0..350 {
+        settle(&mut [&mut a]);
+        shared.wait(Duration::from_millis(100));
+    }
+    assert_eq!(a.send(silent, Some(1), &[iov(&mut byte)]), Err(Errno::EAGAIN));
+    a.assert_idle();
 }

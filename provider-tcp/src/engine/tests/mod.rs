@@ -4,6 +4,7 @@ mod calls;
 mod claims;
 mod connecting;
 mod extensions;
+mod leaving;
 mod net;
 mod node;
 mod pressure;

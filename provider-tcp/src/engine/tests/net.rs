@@ -12,6 +12,9 @@ use fabric_core::{Errno, Result, mem::Buffers};
 
 use crate::net::{Accepted, Interest, Life, Net, Ready, Stream};
 
+/// How long a kernel holds back what may get company.
+pub(super) const HELD: Duration = Duration::from_millis(200);
+
 /// How a network behaves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Script {
@@ -55,6 +58,8 @@ impl Dice {
 #[derive(Debug, Default)]
 struct Way {
     bytes: VecDeque<u8>,
+    /// So many of them are not delivered yet.
+    held: usize,
     /// Nothing more will come.
     ended: bool,
     /// A connection message comes first, and leaves whole.
@@ -128,7 +133,12 @@ impl Shared {
 
     /// Lets time pass.
     pub(super) fn wait(&self, time: Duration) {
-        self.lock().now += time;
+        let world = &mut *self.lock();
+        world.now += time;
+        if time >= HELD {
+            let ways = world.connections.iter_mut().flat_map(|connection| &mut connection.ways);
+            ways.for_each(|way| way.held = 0);
+        }
     }
 
     /// Has all connections there are fall silent, as if a host had gone without a word.
@@ -211,7 +221,7 @@ impl TestStream {
 }
 
 impl Stream for TestStream {
-    fn send(&mut self, bytes: &[u8], data: &Buffers) -> Result<usize> {
+    fn send(&mut self, bytes: &[u8], data: &Buffers, more: bool) -> Result<usize> {
         let world = &mut *self.world.lock();
         let at = self.at.ok_or(Errno::ENOTCONN)?;
         let len = bytes.len() + data.len();
@@ -231,8 +241,15 @@ impl Stream for TestStream {
         let staged = n.min(bytes.len());
         all[..staged].copy_from_slice(&bytes[..staged]);
         data.gather(0, &mut all[staged..]);
-        world.connections[at].ways[self.side].bytes.extend(all);
+        let way = &mut world.connections[at].ways[self.side];
+        way.bytes.extend(all);
+        way.held = if more { way.held + n } else { 0 };
         Ok(n)
+    }
+
+    fn push(&mut self) {
+        let Some(at) = self.at else { return };
+        self.world.lock().connections[at].ways[self.side].held = 0;
     }
 
     fn receive(&mut self, data: &Buffers, rest: &mut [u8]) -> Result<usize> {
@@ -242,7 +259,8 @@ impl Stream for TestStream {
             return Err(Errno::ECONNRESET);
         }
         let way = &world.connections[at].ways[1 - self.side];
-        let most = way.bytes.len().min(data.len() + rest.len());
+        let held = if way.ended { 0 } else { way.held };
+        let most = (way.bytes.len() - held).min(data.len() + rest.len());
         if most == 0 && way.ended {
             return Ok(0);
         }
@@ -277,7 +295,8 @@ impl Stream for TestStream {
         let Some(at) = self.at else { return };
         let world = &mut *self.world.lock();
         world.connections[at].ways[self.side].ended = true;
-        world.connections[at].ways[1 - self.side].bytes.clear();
+        let way = &mut world.connections[at].ways[1 - self.side];
+        (way.bytes, way.held) = (VecDeque::new(), 0);
     }
 }
 
@@ -404,7 +423,7 @@ impl Net for TestNet {
             let ended = connection.is_none_or(|connection| connection.reset);
             let read = connection.is_some_and(|connection| {
                 let way = &connection.ways[1 - side];
-                !way.bytes.is_empty() || way.ended
+                way.bytes.len() > way.held || way.ended
             });
             let write = connection
                 .is_some_and(|connection| connection.ways[*side].bytes.len() < world.script.room);

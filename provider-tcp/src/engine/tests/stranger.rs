@@ -72,7 +72,7 @@ impl Stranger {
 
     /// How many bytes are taken.
     fn give(&mut self, bytes: &[u8]) -> usize {
-        match self.stream.send(bytes, &Buffers::EMPTY) {
+        match self.stream.send(bytes, &Buffers::EMPTY, false) {
             Ok(n) => n,
             Err(reason) => {
                 assert_eq!(reason, Errno::EAGAIN);

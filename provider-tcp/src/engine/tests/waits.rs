@@ -77,7 +77,7 @@ fn an_endpoint_owes_its_own_bytes() {
     let (mut a, _b) = acquainted();
     let mut bytes = pattern(5, 100);
     for n in 0..30 {
-        let silent = TxMeta { silent: true, ..meta(1, n) };
+        let silent = TxMeta { silent: true, flags: Flags::MORE, ..meta(1, n) };
         a.send(silent, Some(9), &[iov(&mut bytes)]).unwrap();
     }
     assert_ne!(a.engine.owes(a.ep), 0);
