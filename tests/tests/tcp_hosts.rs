@@ -256,6 +256,29 @@ fn manners_of_a_guest() {
     program("guest").run(&["manners"]);
 }
 
+/// Sockets are full of other things.
+#[test]
+fn atomics_that_find_no_room() {
+    program("edges").run(&["full-rings"]);
+}
+
+/// Whoever opens its whole address space is asked for what is not there.
+#[test]
+fn addresses_where_nothing_is() {
+    program("edges").run(&["address-space"]);
+}
+
+/// An answer that has begun to leave ends with its region, and the reader is told.
+#[test]
+fn a_region_closed_under_a_read() {
+    program("edges").run(&["closed-region"]);
+}
+
+#[test]
+fn injected_messages_outlive_their_endpoint() {
+    program("edges").run(&["injected"]);
+}
+
 #[test]
 fn a_message_beyond_four_gib() {
     let beyond = "4294967297";

@@ -55,9 +55,7 @@ static void small(void) {
     /* At once: none may be refused. */
     for (int i = 0; i < LATE; i++)
         OK(fi_recv(side.ep, &numbers[i], 8, NULL, side.peer, &receives[i]));
-    struct place ours = {0, fi_mr_key(mr)};
-    if (side.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
-        ours.addr = (uintptr_t)window;
+    struct place ours = {remote_place(&side, window), fi_mr_key(mr)};
     tell(other, &ours, sizeof ours);
     char byte;
     for (double late = now() + PATIENCE; recv(other.fd, &byte, 1, MSG_DONTWAIT) != 1;) {
