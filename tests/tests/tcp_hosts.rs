@@ -205,6 +205,12 @@ fn sixteen_senders_of_unexpected_messages() {
     program("queues").run(&["senders"]);
 }
 
+/// Who has read a completion may call nothing any more: what has completed is under way.
+#[test]
+fn what_has_completed_arrives() {
+    program("queues").run(&["leaves"]);
+}
+
 #[test]
 fn an_error_names_its_peer() {
     program("queues").run(&["third"]);

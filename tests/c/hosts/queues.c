@@ -278,6 +278,42 @@ static void third(void) {
     close_side(&side);
 }
 
+/* A sender reads each completion and then calls nothing any more: all that has completed arrives. */
+enum { COMPLETED = 100 };
+
+static int falls_silent(struct other other) {
+    struct side side;
+    char byte;
+    open_side(&side, (struct wish){0});
+    introduce(&side, other);
+    for (int i = 0; i < COMPLETED; i++) {
+        struct op op = {0};
+        POST(&side, fi_send(side.ep, &i, sizeof i, NULL, side.peer, &op));
+        expect(&side, &op);
+    }
+    hear(NULL, other, &byte, 1);
+    close_side(&side);
+    return 0;
+}
+
+static void leaves(void) {
+    struct side side;
+    static struct op receives[COMPLETED];
+    static int in[COMPLETED];
+    struct other other = start(falls_silent);
+    open_side(&side, (struct wish){0});
+    introduce(&side, other);
+    for (int i = 0; i < COMPLETED; i++)
+        POST(&side, fi_recv(side.ep, &in[i], sizeof in[i], NULL, side.peer, &receives[i]));
+    for (int i = 0; i < COMPLETED; i++) {
+        expect(&side, &receives[i]);
+        CHECK(in[i] == i);
+    }
+    tell(other, "l", 1);
+    finish_other(&other);
+    close_side(&side);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc >= 2);
     patience = 30;
@@ -305,6 +341,8 @@ int main(int argc, char **argv) {
         senders();
     } else if (strcmp(argv[1], "third") == 0) {
         third();
+    } else if (strcmp(argv[1], "leaves") == 0) {
+        leaves();
     } else {
         FAIL("no case %s", argv[1]);
     }
