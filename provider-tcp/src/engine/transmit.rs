@@ -29,8 +29,6 @@ const ACKNOWLEDGED: Flags =
 
 /// Payloads up to this size are copied behind their header, so that several leave in one call.
 const COPIED: usize = 4096;
-/// Staged bytes that leave without waiting for more.
-const BATCH: usize = 16 << 10;
 /// Staged bytes, on a socket that takes no more, at which operations begin to wait.
 const STAGED_MAX: usize = 64 << 10;
 /// Operations that wait to be sent before any more are refused.
@@ -164,7 +162,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             state.report.sent(&interest, kind.flags(), buffers.len());
             let more = op.meta.flags.contains(Flags::MORE)
                 || !state.limits.leaves_at_once(conn, self.round);
-            let later = more && conn.tx.staged() < BATCH;
+            let later = more && conn.tx.staged() < self.core.batch;
             self.dispatch(handle, later);
             return Ok(());
         }
@@ -322,7 +320,7 @@ impl Tx {
 impl<L: Lock> Core<L> {
     fn pump<S: Stream>(&mut self, conn: &mut Conn<S>) -> Result<()> {
         loop {
-            while conn.tx.current.is_none() && conn.tx.staged() < BATCH {
+            while conn.tx.current.is_none() && conn.tx.staged() < self.batch {
                 if let Some(control) = conn.tx.control.pop_front() {
                     self.answer(conn, control);
                 } else if let Some(op) = conn.tx.queue.pop_front() {
