@@ -18,18 +18,22 @@ fn program(name: &str) -> Program {
     Program::new(name).with("PERCALE_PROVIDER", "tcp").with("FI_TCP_CONNECT_TIMEOUT", "1")
 }
 
-/// With a second host, which needs a network namespace of its own.
-fn wires(cases: &[&str]) {
+/// With other hosts, which need network namespaces of their own.
+fn hosts(name: &str, cases: &[&str]) {
     if unshare(&[]).is_none() {
         return;
     }
-    let program = Program::new("wires")
+    let program = Program::new(name)
         .with("PERCALE_PROVIDER", "tcp")
         .with("FI_TCP_CONNECT_TIMEOUT", "3")
         .with("FI_TCP_PEER_TIMEOUT", "3");
     for case in cases {
         program.run(&[case]);
     }
+}
+
+fn wires(cases: &[&str]) {
+    hosts("wires", cases);
 }
 
 #[test]
@@ -80,6 +84,12 @@ fn a_sleeping_child_does_not_keep_its_dead_parents_port() {
 #[test]
 fn a_server_that_is_not_there_yet() {
     program("restarts").run(&["early"]);
+}
+
+/// Thousands of attempts.
+#[test]
+fn nobody_is_at_many_addresses() {
+    program("restarts").run(&["never"]);
 }
 
 #[test]
@@ -231,6 +241,12 @@ fn address_vectors_agree_with_a_model() {
     program("vector").run(&[if long() { "200000" } else { "10000" }]);
 }
 
+/// Hints that are wrong in one way: the report names that attribute first.
+#[test]
+fn reasons_name_the_wrong_attribute() {
+    program("wrong").run(&[]);
+}
+
 #[test]
 fn closing_in_any_order() {
     program("lifetimes").run(&["orders"]);
@@ -331,4 +347,22 @@ fn neighbours_among_many_interfaces() {
 #[test]
 fn behind_an_address_translator() {
     wires(&["behind"]);
+}
+
+/// Nobody can connect to a host, but operations towards it use what it has begun.
+#[test]
+fn behind_a_wall() {
+    hosts("routes", &["wall"]);
+}
+
+/// Endpoints at two interfaces on one subnet are told apart.
+#[test]
+fn two_interfaces_on_one_subnet() {
+    hosts("routes", &["twins"]);
+}
+
+/// An endpoint at all addresses, and peers that reach it at different ones.
+#[test]
+fn a_host_in_two_subnets() {
+    hosts("routes", &["homes"]);
 }
