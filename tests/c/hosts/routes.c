@@ -84,6 +84,8 @@ static void twins(void) {
     meet(NULL, other);
     meet(NULL, other);
     for (int i = 0; i < 2; i++) {
+        char cable[] = {'t', 'w', 'i', 'n', (char)('0' + i), 0};
+        wait_for_carrier(cable);
         own_node = i ? "10.95.0.11" : "10.95.0.10";
         if (i == 0)
             open_side(&sides[0], (struct wish){0});
@@ -165,6 +167,8 @@ static void homes(void) {
         run("ip addr add %s/24 dev home%d && ip link set home%d up", HOME[i], i, i);
         meet(NULL, others[i]);
         meet(NULL, others[i]);
+        char cable[] = {'h', 'o', 'm', 'e', (char)('0' + i), 0};
+        wait_for_carrier(cable);
     }
     own_node = "0.0.0.0";
     open_side(&side, (struct wish){0});
@@ -229,6 +233,7 @@ static void wall(void) {
     run("ip addr add 10.93.0.1/24 dev home0 && ip link set home0 up");
     meet(NULL, other);
     meet(NULL, other);
+    wait_for_carrier("home0");
     own_node = "10.93.0.1";
     open_side(&side, (struct wish){0});
     introduce_side(&side, other);
