@@ -75,7 +75,7 @@ pub(crate) use self::{
 };
 use crate::{
     address::SocketAddress,
-    frame::head::RtsIndex,
+    frame::head::{HEAD_MAX, RtsIndex},
     net::{Net, Ready},
 };
 
@@ -189,6 +189,23 @@ pub(crate) struct Core<L: Lock> {
     pub(crate) eps: Slab<Ep<L>>,
     pub(crate) contexts: Slab<RxContext<L>>,
     pub(crate) ops: Slab<TxOp>,
+    /// Staged bytes that leave without waiting for more.
+    batch: usize,
+}
+
+/// Sizes of buffers, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffering {
+    /// Messages that are gathered in as much leave together.
+    pub(crate) batch: usize,
+    /// Read ahead of what is understood; a header's worth at least.
+    pub(crate) ahead: usize,
+}
+
+impl Default for Buffering {
+    fn default() -> Self {
+        Self { batch: 16 << 10, ahead: 16 << 10 }
+    }
 }
 
 /// The engine of one or more endpoints.
@@ -201,6 +218,7 @@ pub(crate) struct Engine<L: Lock, N: Net> {
     /// Connections with something to send in the next progress call.
     listed: Vec<Handle>,
     ready: Vec<Ready>,
+    /// As much as is read ahead, behind as much that has been read before.
     scratch: Box<[u8]>,
     /// Progress calls, modulo 2^32.
     pub(crate) round: u32,
@@ -222,8 +240,6 @@ const IDLE: u32 = 512;
 /// Progress calls after which the net is asked although hot connections are busy, or idle.
 const ASK_BUSY: u32 = 64;
 const ASK_IDLE: u32 = 8;
-/// Bytes read ahead of what is understood.
-const SCRATCH: usize = 32 << 10;
 
 impl<L: Lock, N: Net> fmt::Debug for Engine<L, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -232,18 +248,20 @@ impl<L: Lock, N: Net> fmt::Debug for Engine<L, N> {
 }
 
 impl<L: Lock, N: Net> Engine<L, N> {
-    pub(crate) fn new(net: N, patience: Option<Duration>) -> Self {
+    pub(crate) fn new(net: N, patience: Option<Duration>, buffering: Buffering) -> Self {
+        let ahead = buffering.ahead.max(HEAD_MAX);
         Self {
             core: Core {
                 eps: Slab::new(usize::MAX),
                 contexts: Slab::new(usize::MAX),
                 ops: Slab::new(usize::MAX),
+                batch: buffering.batch,
             },
             conns: Slab::new(usize::MAX),
             hot: Vec::with_capacity(HOT),
             listed: Vec::new(),
             ready: Vec::new(),
-            scratch: vec![0; SCRATCH].into_boxed_slice(),
+            scratch: vec![0; 2 * ahead].into_boxed_slice(),
             round: 0,
             timers: Timers::default(),
             patience,

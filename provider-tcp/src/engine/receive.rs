@@ -17,7 +17,7 @@ use fabric_core::{
 };
 
 use super::{
-    Body, Core, Engine, Msg, SCRATCH,
+    Body, Core, Engine, Msg,
     conn::{Conn, Control, Phase, Sink, State},
     remote::commit,
 };
@@ -261,7 +261,8 @@ impl<L: Lock> Core<L> {
             return Ok(More::Yes);
         }
         let carried = conn.rx.carry.len();
-        let ahead = if direct.len() >= LARGE { AHEAD } else { SCRATCH / 2 };
+        let ahead = scratch.len() / 2;
+        let ahead = if direct.len() >= LARGE { ahead.min(AHEAD) } else { ahead };
         let room = carried + ahead;
         let Some(rest) = scratch.get_mut(carried..room) else { return Err(Errno::EPROTO) };
         let want = direct.len() + rest.len();

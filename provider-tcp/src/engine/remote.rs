@@ -17,7 +17,7 @@ use super::{
     Core, Engine, Ep,
     conn::{Conn, Control, Current, Phase, Pieces, Sink},
     receive::{Begun, Broken, NEED_READ, NEED_WRITE, wants_ack},
-    transmit::{BATCH, TxKind, TxOp},
+    transmit::{TxKind, TxOp},
 };
 use crate::{
     frame::head::{Answer, HeadError, HeadFlags, Header, Ranges, Refusal},
@@ -148,7 +148,7 @@ impl<L: Lock> Core<L> {
         };
         let len = header.ranges().total();
         let at_once = conn.tx.current.is_none() && conn.tx.control.is_empty();
-        if len <= COPIED && at_once && conn.tx.staged() < BATCH {
+        if len <= COPIED && at_once && conn.tx.staged() < self.batch {
             conn.tx.head(conn.endian, &Header::read_response(len));
             let mut at = conn.tx.out.len();
             conn.tx.out.resize(at + len, 0);

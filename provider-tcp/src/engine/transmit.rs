@@ -30,8 +30,6 @@ const ACKNOWLEDGED: Flags =
 
 /// Payloads up to this size are copied behind their header, so that several leave in one call.
 const COPIED: usize = 4096;
-/// Staged bytes that leave without waiting for more.
-pub(super) const BATCH: usize = 16 << 10;
 /// Staged bytes, on a socket that takes no more, at which operations begin to wait.
 const STAGED_MAX: usize = 64 << 10;
 /// Reads of a connection that cannot be written to any more.
@@ -241,7 +239,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 self.list(handle);
             }
             Leave::Staged => {
-                let full = |conn: &Conn<_>| conn.tx.current.is_some() || conn.tx.staged() >= BATCH;
+                let full = |conn: &Conn<_>| conn.tx.current.is_some() || conn.tx.staged() >= self.core.batch;
                 if self.conns.get(handle).is_some_and(full) {
                     self.pump(handle);
                 } else {
@@ -376,7 +374,7 @@ impl<L: Lock> Core<L> {
 
     /// Stages what is next: as much as leaves in one call.
     fn stage<S>(&mut self, conn: &mut Conn<S>) {
-        while conn.tx.current.is_none() && conn.tx.staged() < BATCH {
+        while conn.tx.current.is_none() && conn.tx.staged() < self.batch {
             if let Some(control) = conn.tx.control.pop_front() {
                 self.answer(conn, control);
             } else if let Some(op) = conn.tx.queue.pop_front() {

@@ -74,9 +74,7 @@ static int target(struct other other) {
     struct op receive = {0}, send = {0};
     OK(fi_recv(side.ep, in, LARGE, NULL, side.peer, &receive));
     OK(fi_send(side.ep, out, LARGE, NULL, side.peer, &send));
-    struct place ours = {0, fi_mr_key(mr)};
-    if (side.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
-        ours.addr = (uintptr_t)window;
+    struct place ours = {remote_place(&side, window), fi_mr_key(mr)};
     tell(other, &ours, sizeof ours);
     char byte;
     hear(NULL, other, &byte, 1);
