@@ -239,7 +239,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 self.list(handle);
             }
             Leave::Staged => {
-                let full = |conn: &Conn<_>| conn.tx.current.is_some() || conn.tx.staged() >= self.core.batch;
+                let full = |conn: &Conn<_>| {
+                    conn.tx.current.is_some() || conn.tx.staged() >= self.core.batch
+                };
                 if self.conns.get(handle).is_some_and(full) {
                     self.pump(handle);
                 } else {
