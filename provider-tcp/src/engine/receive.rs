@@ -51,7 +51,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let Some(conn) = self.conns.get_mut(handle) else { return false };
         let mut moved = false;
         for _ in 0..TURNS {
-            if matches!(conn.rx.phase, Phase::Stalled(_)) {
+            if conn.must_not_read() {
                 break;
             }
             if conn.state != State::Open {
@@ -395,6 +395,9 @@ impl<L: Lock> Core<L> {
     #[inline]
     fn begin_message<S>(&mut self, conn: &mut Conn<S>, header: &Header) -> Result<Begun, Broken> {
         let ack = wants_ack(header);
+        if conn.layer.is_some() {
+            return self.begin_packet(conn, header, ack);
+        }
         let waits = conn.waits_for_answers();
         let (ep, context) = self.receiver(conn.ep).ok_or(Errno::EPROTO)?;
         let sender = context.sender(conn.ep, conn.peer);
@@ -468,6 +471,7 @@ impl<L: Lock> Core<L> {
                 if let Some(ep) = self.eps.get_mut(conn.ep) {
                     ep.written(conn.peer, &pieces, got, data);
                 }
+                self.layer_written(conn, got, data);
                 ack
             }
             Sink::Read { op, .. } => {
@@ -482,6 +486,10 @@ impl<L: Lock> Core<L> {
             Sink::Atomic(operands) => {
                 self.end_atomic(conn, &operands)?;
                 false
+            }
+            Sink::Packet { bytes, ack } => {
+                self.end_packet(conn, bytes);
+                ack
             }
         };
         if ack {

@@ -28,11 +28,11 @@ const ACKNOWLEDGED: Flags =
     Flags::DELIVERY_COMPLETE.union(Flags::TRANSMIT_COMPLETE).union(Flags::COMMIT_COMPLETE);
 
 /// Payloads up to this size are copied behind their header, so that several leave in one call.
-const COPIED: usize = 4096;
+pub(super) const COPIED: usize = 4096;
 /// Staged bytes that leave without waiting for more.
-const BATCH: usize = 16 << 10;
+pub(super) const BATCH: usize = 16 << 10;
 /// Staged bytes, on a socket that takes no more, at which operations begin to wait.
-const STAGED_MAX: usize = 64 << 10;
+pub(super) const STAGED_MAX: usize = 64 << 10;
 /// Operations that wait to be sent before any more are refused.
 const QUEUED_MAX: usize = 64 << 10;
 /// Posts above an endpoint's size between two rounds of progress.
@@ -76,13 +76,26 @@ pub(crate) enum TxKind {
         ranges: Ranges,
         result: Buffers,
     },
+    /// A message of the protocol above: so many bytes in front of the payload.
+    Packet(Front),
 }
+
+/// Bytes in front of a payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Front {
+    pub(crate) bytes: [u8; FRONT],
+    pub(crate) len: usize,
+}
+
+/// Most of them.
+pub(crate) const FRONT: usize = 64;
 
 impl TxKind {
     /// Completion flags.
     #[inline]
     pub(crate) const fn flags(&self) -> Flags {
         match self {
+            Self::Packet(_) => Flags::SEND,
             Self::Send { tagged: true, .. } => Flags::SEND.union(Flags::TAGGED),
             Self::Send { tagged: false, .. } => Flags::SEND.union(Flags::MSG),
             Self::Write(_) => Flags::RMA.union(Flags::WRITE),
@@ -223,7 +236,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// Sends what a connection has, now or `later`, in the next progress call. A socket that takes no
     /// more tells when it does.
     #[inline]
-    fn dispatch(&mut self, handle: Handle, later: bool) {
+    pub(super) fn dispatch(&mut self, handle: Handle, later: bool) {
         if self.conns.get(handle).is_none_or(|conn| conn.tx.blocked) {
             return;
         }
@@ -274,7 +287,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
 impl super::Limits {
     /// Whether a staged message leaves now: few sends since the last progress call.
     #[inline]
-    fn leaves_at_once<S>(&self, conn: &mut Conn<S>, round: u32) -> bool {
+    pub(super) fn leaves_at_once<S>(&self, conn: &mut Conn<S>, round: u32) -> bool {
         if !self.coalesce {
             return true;
         }
@@ -425,6 +438,7 @@ impl<L: Lock> Core<L> {
                 Header::rts(index, tag, buffers.len())
             }
             TxKind::Send { tagged, tag } => message(tagged, tag, buffers.len(), None),
+            TxKind::Packet(front) => Header::message(front.len + buffers.len()),
             TxKind::Write(ranges) => Header::write(ranges),
             TxKind::Read(ranges) => Header::read(ranges),
             TxKind::Atomic { atomic, ranges, .. } => match Header::atomic(atomic, ranges) {
@@ -468,6 +482,12 @@ impl<L: Lock> Core<L> {
             }
             None => {}
         }
+        if let TxKind::Packet(front) = op.kind {
+            conn.tx.head(conn.endian, &header);
+            conn.tx.out.extend_from_slice(&front.bytes[..front.len]);
+            conn.tx.current = Some(Current::Op { op: handle, at: 0 });
+            return true;
+        }
         if buffers.len() <= COPIED {
             conn.tx.stage(conn.endian, &header, &buffers);
             if header.answer().is_none() {
@@ -509,6 +529,9 @@ impl<L: Lock> Core<L> {
         let Some(op) = self.ops.remove(handle) else { return };
         let Some(ep) = self.eps.get_mut(op.ep) else { return };
         ep.queued -= usize::from(op.queued);
+        if ep.layer.is_some() {
+            return self.layer_done(op.interest.context, outcome);
+        }
         match outcome {
             Ok(bytes) => ep.report.sent(&op.interest, op.kind.flags(), bytes),
             Err(reason) => {

@@ -19,6 +19,10 @@ pub struct Ranges {
 }
 
 impl Ranges {
+    /// No range, which no packet has.
+    pub(in super::super) const NONE: Self =
+        Self { list: [RmaIov { addr: 0, len: 0, key: 0 }; MOST], count: 0 };
+
     /// Takes ranges; `None` for none, for too many, and for what cannot be.
     pub fn new(ranges: &[RmaIov]) -> Option<Self> {
         let mut all = Self { list: [RmaIov::default(); MOST], count: ranges.len() };
