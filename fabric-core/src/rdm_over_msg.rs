@@ -75,6 +75,8 @@ pub struct Limits {
     pub directed: bool,
     /// Completions name the sender.
     pub source: bool,
+    /// Target-side one-sided access counts for endpoint counters.
+    pub rma_event: bool,
     /// How long a peer may take to be reached.
     pub connect: Duration,
 }
@@ -254,7 +256,9 @@ impl<T: Transport, L: Lock> Engine<T, L> {
             Event::Connected { conn, data } => self.connected(conn, &data),
             Event::Refused { conn, data, reason, met } => self.refused(conn, &data, reason, met),
             Event::Ended { conn, reason } => self.ended(conn, reason),
-            Event::Written { conn, bytes, data } => self.written(conn, bytes, data),
+            Event::Accessed { conn, kind, bytes, data } => {
+                self.accessed(conn, kind, bytes, data);
+            }
             Event::Alarm => self.look_at_clock(),
             Event::Requested { request, from, data } => {
                 self.requests.push_back(Requested { request, from, data });

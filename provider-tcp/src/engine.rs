@@ -59,6 +59,7 @@ use fabric_core::{
 pub(crate) use self::{
     atomics::ATOMIC_MAX,
     connect::send_whole,
+    layer::exposed,
     msg::{Answer, Msg},
 };
 use self::{

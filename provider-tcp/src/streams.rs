@@ -24,7 +24,7 @@ use fabric_core::{
 use crate::{
     address::SocketAddress,
     endpoint::local,
-    engine::{Engine, Ep, Limits},
+    engine::{Engine, Ep, Limits, exposed},
     net::{Net, Sockets},
     offer, settings,
 };
@@ -105,7 +105,7 @@ impl<L: Lock> Streams<L> {
                     requested_key: self.hasher.hash_one(self.keys),
                     offset: 0,
                     flags: Flags::empty(),
-                    context: 0,
+                    context: exposed(),
                 };
                 match self.domain.regions().register(&request) {
                     Ok(region) => regions.push(region),
@@ -144,8 +144,8 @@ impl<L: Lock> Transport for Streams<L> {
             outstanding: usize::MAX,
             directed: false,
             source: false,
-            rma_event: false,
-            war: false,
+            rma_event: info.caps.contains(Flags::RMA_EVENT),
+            war: info.tx.as_ref().is_some_and(|tx| tx.msg_order.intersects(offer::WAR)),
             atomics: false,
             coalesce: settings::coalesce(),
             connect: settings::connect_timeout(),
@@ -191,6 +191,10 @@ impl<L: Lock> Transport for Streams<L> {
 
     fn reject(&mut self, request: Handle, data: &[u8]) {
         self.engine.layer_reject(request, data);
+    }
+
+    fn extend(&mut self, conn: Handle) {
+        self.engine.layer_extend(conn);
     }
 
     fn end(&mut self, conn: Handle) {

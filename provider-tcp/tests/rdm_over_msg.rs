@@ -7,7 +7,7 @@ use fabric_core::{
     op::AtomicKind,
     rdm_over_msg::{
         packet::{AtomicResponse, HEAD_LEN, Head, Packet, Parsed, Place, parse},
-        record::{Acceptance, ConnectionId, FlowControl, Refusal, Request},
+        record::{Acceptance, ConnectionId, Features, FlowControl, Refusal, Request},
     },
 };
 use provider_tcp::frame::{
@@ -147,6 +147,7 @@ fn records_of_connections() {
         eager_limit: 16384,
         receives: 4096,
         id: ConnectionId { owner: 0x45d5, index: 0 },
+        features: Features::default(),
     };
     assert_eq!(parsed, expected);
     assert_eq!(parsed.bytes()[..], request[..]);

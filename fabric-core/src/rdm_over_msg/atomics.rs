@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Errno, Result,
     atomic::{self, atomic_op::ATOMIC_READ},
+    flags::Flags,
     lock::Lock,
     log::Subsys,
     mem::{Buffers, Payload},
@@ -20,6 +21,8 @@ use crate::{
 
 /// Bytes of an atomic request's ranges.
 const RANGES: usize = RANGES_LEN - 8;
+/// The largest payload anywhere.
+const ATOMIC_MAX: usize = 4096;
 /// Bytes in front of old values.
 const STATUS: usize = 8;
 
@@ -125,7 +128,8 @@ impl<T: Transport, L: Lock> Engine<T, L> {
 /// Largest payload of an atomic operation: both operands and comparands fit into one packet with the
 /// ranges.
 pub(super) const fn atomic_limit(eager: u16) -> usize {
-    (eager as usize).saturating_sub(RANGES) / 2
+    let room = (eager as usize).saturating_sub(RANGES) / 2;
+    if room < ATOMIC_MAX { room } else { ATOMIC_MAX }
 }
 
 impl<T: Transport, L: Lock> Core<T, L> {
@@ -184,6 +188,14 @@ impl<T: Transport, L: Lock> Core<T, L> {
             memory.complete_write(memory.len() as u64);
         }
         self.stats.served += 1;
+        if self.limits.rma_event {
+            // What gives values back counts as a read, though it changes memory, too.
+            let way = match kind {
+                AtomicKind::Base => Flags::REMOTE_WRITE,
+                AtomicKind::Fetch | AtomicKind::Compare => Flags::REMOTE_READ,
+            };
+            self.report.accessed(Flags::ATOMIC | way, total, None, crate::op::ADDR_UNSPEC);
+        }
         Ok(old)
     }
 }

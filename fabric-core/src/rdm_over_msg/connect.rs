@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     Address, Conn, Core, Engine, Requested, State, Token, Transport,
-    record::{Acceptance, ConnectionId, FlowControl, Refusal, Request},
+    record::{Acceptance, ConnectionId, Features, FlowControl, Refusal, Request},
 };
 use crate::{Errno, Result, lock::Lock, log::Subsys, matching::PeerId, slab::Handle};
 
@@ -23,6 +23,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_secs(1);
 /// Receives of an endpoint, as peers are told where nobody counts them.
 const RECEIVES: u32 = 4096;
+/// What this side can do beyond the protocol.
+const FEATURES: Features = Features { transport: true };
 
 impl<T: Transport, L: Lock> Engine<T, L> {
     /// Starts to listen.
@@ -183,9 +185,13 @@ impl<T: Transport, L: Lock> Engine<T, L> {
             id: self.core.id_for(peer),
             receives: RECEIVES,
             flow_control: FlowControl::Off,
+            features: FEATURES,
         };
         match self.transport.accept(Token(handle.raw()), request, &answer.bytes()) {
             Ok(link) => {
+                if parsed.features.and(FEATURES).transport {
+                    self.transport.extend(link);
+                }
                 let mut conn = Conn::new(link, peer, State::Accepted);
                 conn.theirs = parsed.id.index;
                 let _ = self.conns.insert(conn);
@@ -215,6 +221,9 @@ impl<T: Transport, L: Lock> Engine<T, L> {
                 return self.give_up(handle, Errno::EPROTO);
             };
             conn.theirs = answer.id.index;
+            if answer.features.and(FEATURES).transport {
+                self.transport.extend(conn.link);
+            }
             if let Some(target) = self.core.peers.get_mut(conn.peer) {
                 target.owner = answer.id.owner;
             }
@@ -292,6 +301,7 @@ impl<T: Transport, L: Lock> Core<T, L> {
             eager_limit: self.limits.eager.into(),
             receives: RECEIVES,
             id: self.id_for(peer),
+            features: FEATURES,
         })
     }
 

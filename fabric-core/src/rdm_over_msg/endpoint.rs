@@ -120,6 +120,7 @@ impl<T: Transport, L: Lock> Endpoint for MsgRdmEndpoint<T, L> {
             min_multi_recv: MIN_MULTI_RECV,
             directed: info.caps.contains(Flags::DIRECTED_RECV),
             source: info.caps.contains(Flags::SOURCE),
+            rma_event: info.caps.contains(Flags::RMA_EVENT),
             connect: Duration::from_secs(known::TCP_CONNECT_TIMEOUT.size() as u64),
         };
         let transport = T::open(domain, info, HEAD_LEN + usize::from(eager))?;

@@ -3,6 +3,10 @@
 //!
 //! All integers are in the host's byte order: a host of the other order is turned away, so that no
 //! packet ever has to be turned around.
+//!
+//! The private data of some transports is small, and other libraries take no more of it than their
+//! own records. So endpoints of our own kind know each other by bytes that are padding there, and
+//! tell in them what they can do beyond the protocol.
 
 use core::fmt;
 
@@ -20,6 +24,34 @@ const OPERATION_VERSION: u8 = 3;
 
 /// Older acceptances end here, and say nothing about credits.
 const ACCEPTANCE_LEN_MIN: usize = 12;
+
+/// What an endpoint of our own kind can do beyond the protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// The transport may use extensions of its own: both ends are of our kind.
+    pub transport: bool,
+}
+
+/// Marks features in a request (upper half of a byte) and in an acceptance.
+const MARK: u8 = 0xa0;
+const MARKS: [u8; 2] = *b"Pc";
+const TRANSPORT: u8 = 1;
+
+impl Features {
+    const fn bits(self) -> u8 {
+        if self.transport { TRANSPORT } else { 0 }
+    }
+
+    const fn of(bits: u8) -> Self {
+        Self { transport: bits & TRANSPORT != 0 }
+    }
+
+    /// What both ends can do.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self { transport: self.transport && other.transport }
+    }
+}
 
 /// How an endpoint is known to a peer: a part that tells the endpoint from a later one at the same
 /// address, and the number that the peer is to write into each packet.
@@ -90,6 +122,8 @@ pub struct Request {
     pub receives: u32,
     /// How it wants to be known.
     pub id: ConnectionId,
+    /// What it can do; other libraries can do nothing more.
+    pub features: Features,
 }
 
 /// Why a request cannot be served.
@@ -122,7 +156,7 @@ impl Request {
         let Some(data) = data.first_chunk::<REQUEST_LEN>() else {
             return Err(RequestError::Short(data.len()));
         };
-        let [version, endian, control, operation, p0, p1, flow_control, ..] = *data;
+        let [version, endian, control, operation, p0, p1, flow_control, features, ..] = *data;
         if version != VERSION || control != CONTROL_VERSION || operation != OPERATION_VERSION {
             return Err(RequestError::Versions(version, control, operation));
         }
@@ -139,6 +173,7 @@ impl Request {
             eager_limit,
             receives: word32(data, 12),
             id: ConnectionId::of(word64(data, 16)),
+            features: Features::of(if features & 0xf0 == MARK { features } else { 0 }),
         })
     }
 
@@ -148,6 +183,10 @@ impl Request {
         out[..4].copy_from_slice(&[VERSION, ENDIAN, CONTROL_VERSION, OPERATION_VERSION]);
         out[4..6].copy_from_slice(&self.port.to_ne_bytes());
         out[6] = self.flow_control.byte();
+        out[7] = match self.features.bits() {
+            0 => 0,
+            bits => MARK | bits,
+        };
         out[8..12].copy_from_slice(&self.eager_limit.to_ne_bytes());
         out[12..16].copy_from_slice(&self.receives.to_ne_bytes());
         out[16..].copy_from_slice(&self.id.word().to_ne_bytes());
@@ -164,6 +203,8 @@ pub struct Acceptance {
     pub receives: u32,
     /// Its wish.
     pub flow_control: FlowControl,
+    /// What it can do; other libraries can do nothing more.
+    pub features: Features,
 }
 
 impl Acceptance {
@@ -174,6 +215,10 @@ impl Acceptance {
             id: ConnectionId::of(word64(fixed, 0)),
             receives: word32(fixed, 8),
             flow_control: FlowControl::of(data.get(12).copied().unwrap_or(0)),
+            features: match data.get(13..16) {
+                Some([a, b, features]) if [*a, *b] == MARKS => Features::of(*features),
+                _ => Features::default(),
+            },
         })
     }
 
@@ -183,6 +228,10 @@ impl Acceptance {
         out[..8].copy_from_slice(&self.id.word().to_ne_bytes());
         out[8..12].copy_from_slice(&self.receives.to_ne_bytes());
         out[12] = self.flow_control.byte();
+        if self.features.bits() != 0 {
+            out[13..15].copy_from_slice(&MARKS);
+            out[15] = self.features.bits();
+        }
         out
     }
 }
@@ -244,6 +293,7 @@ mod tests {
             eager_limit: LIMIT,
             receives: 4096,
             id: ConnectionId { owner: 0x45d5, index: 0 },
+            features: Features { transport: true },
         }
     }
 
@@ -253,6 +303,24 @@ mod tests {
         assert_eq!(Request::parse(&bytes, LIMIT), Ok(request()));
         let longer = [&bytes[..], &[1; 31]].concat();
         assert_eq!(Request::parse(&longer, LIMIT), Ok(request()));
+    }
+
+    #[test]
+    fn padding_of_others_is_no_feature() {
+        let others = Request { features: Features::default(), ..request() };
+        let mut bytes = others.bytes();
+        assert_eq!(bytes[7], 0);
+        for padding in [0, 1, 0x51, 0xb1, 0xff] {
+            bytes[7] = padding;
+            assert_eq!(Request::parse(&bytes, LIMIT), Ok(others));
+        }
+        let id = ConnectionId { owner: 7, index: 9 };
+        let features = Features::default();
+        let answer = Acceptance { id, receives: 1, flow_control: FlowControl::Off, features };
+        let mut bytes = answer.bytes();
+        assert_eq!(bytes[13..], [0; 3]);
+        bytes[15] = 1;
+        assert_eq!(Acceptance::parse(&bytes), Some(answer));
     }
 
     #[test]
@@ -278,10 +346,12 @@ mod tests {
     #[test]
     fn acceptances_of_all_ages() {
         let id = ConnectionId { owner: 7, index: 9 };
-        let answer = Acceptance { id, receives: 128, flow_control: FlowControl::On };
+        let features = Features { transport: true };
+        let answer = Acceptance { id, receives: 128, flow_control: FlowControl::On, features };
         let bytes = answer.bytes();
         assert_eq!(Acceptance::parse(&bytes), Some(answer));
-        let old = Acceptance { flow_control: FlowControl::Unsaid, ..answer };
+        let features = Features::default();
+        let old = Acceptance { flow_control: FlowControl::Unsaid, features, ..answer };
         assert_eq!(Acceptance::parse(&bytes[..12]), Some(old));
         assert_eq!(Acceptance::parse(&bytes[..11]), None);
     }

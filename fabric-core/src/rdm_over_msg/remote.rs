@@ -57,12 +57,11 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         Ok(())
     }
 
-    /// A peer has written here, and says so.
-    pub(super) fn written(&mut self, token: Token, bytes: usize, data: u64) {
+    /// A peer has read or written here.
+    pub(super) fn accessed(&mut self, token: Token, kind: Flags, bytes: usize, data: Option<u64>) {
         let Some(conn) = self.conns.get(Handle::from_raw(token.0)) else { return };
         let src = self.core.source(conn.peer);
         self.core.stats.served += 1;
-        let kind = Flags::RMA | Flags::REMOTE_WRITE;
-        self.core.report.accessed(kind, bytes, Some(data), src);
+        self.core.report.accessed(Flags::RMA | kind, bytes, data, src);
     }
 }

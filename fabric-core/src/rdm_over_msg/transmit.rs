@@ -155,6 +155,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         let kind = TxKind::Send { tagged: op.tagged, tag: op.tag };
         if buffers.len() <= T::COPIED.min(core.limits.eager.into())
             && !acknowledged
+            && !op.meta.flags.contains(Flags::FENCE)
             && let Some(handle) = core.peers.get(peer).and_then(|peer| peer.conn)
             && let Some(conn) = self.conns.get(handle)
             && conn.is_clear()
@@ -299,6 +300,9 @@ impl<T: Transport, L: Lock> Core<T, L> {
     /// Hands work to the transport; an error: it stays in front, and is tried again later.
     fn start(&mut self, transport: &mut T, conn: &Conn<T>, handle: Handle) -> Result<()> {
         let token = Token(handle.raw());
+        if self.must_wait(handle) {
+            return Err(Errno::EAGAIN);
+        }
         let op = match self.works.get_mut(handle) {
             Some(Work::Op(op)) => op,
             Some(Work::Transfer(transfer)) => return transfer.start(transport, conn, token),
@@ -317,6 +321,17 @@ impl<T: Transport, L: Lock> Core<T, L> {
             TxKind::Read(_) | TxKind::Write(_) => self.start_remote(transport, conn, handle),
             TxKind::Atomic { .. } => self.start_atomic(transport, conn, handle),
         }
+    }
+
+    /// Whether an operation is fenced off by earlier ones of its connection that have not ended.
+    fn must_wait(&self, handle: Handle) -> bool {
+        let Some(Work::Op(op)) = self.works.get(handle) else { return false };
+        let fenced = op.interest.flags.contains(Flags::FENCE) && op.queued;
+        fenced
+            && self.works.iter().any(|(_, work)| match work {
+                Work::Op(other) => other.conn == op.conn && !other.queued,
+                Work::Transfer(_) => false,
+            })
     }
 
     fn start_eager(&mut self, transport: &mut T, conn: &Conn<T>, handle: Handle) -> Result<()> {

@@ -94,14 +94,17 @@ pub enum Event<T: Transport> {
         /// How.
         outcome: Result<()>,
     },
-    /// A peer has written to memory here, and says so.
-    Written {
+    /// A peer has read or written memory here: told where it says so, or where the endpoint is told of
+    /// all (`FI_RMA_EVENT`).
+    Accessed {
         /// On this connection.
         conn: Token,
+        /// `REMOTE_READ` or `REMOTE_WRITE`.
+        kind: Flags,
         /// How much.
         bytes: usize,
         /// With these words.
-        data: u64,
+        data: Option<u64>,
     },
     /// It is as late as the alarm was set to.
     Alarm,
@@ -151,6 +154,10 @@ pub trait Transport: Sized + Send + 'static {
     fn accept(&mut self, token: Token, request: Self::Request, data: &[u8]) -> Result<Self::Conn>;
     /// Turns a request down.
     fn reject(&mut self, request: Self::Request, data: &[u8]);
+    /// The other end of a connection is of our own kind: what only that understands may be used.
+    fn extend(&mut self, conn: Self::Conn) {
+        let _ = conn;
+    }
     /// Gives a connection up. No event of it follows, and none of its operations is reported.
     fn end(&mut self, conn: Self::Conn);
     /// This end of a connection that is being made, with any port.

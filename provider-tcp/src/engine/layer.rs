@@ -15,7 +15,7 @@ use fabric_core::{
 
 use super::{
     Core, Engine, Identity,
-    conn::{Conn, Layered, Sink, State},
+    conn::{Conn, Layered, Pieces, Sink, State},
     connect::send_whole,
     receive::{Begun, Broken},
     timers::Due,
@@ -33,6 +33,12 @@ use crate::{
 
 /// What it hears.
 pub(crate) type Event<L> = rdm_over_msg::Event<Streams<L>>;
+
+/// The context of regions that are exposed for a message: no other has this address.
+pub(crate) fn exposed() -> usize {
+    static OWN: u8 = 0;
+    core::ptr::from_ref(&OWN).addr()
+}
 
 /// Messages that wait on one connection before no more are taken.
 const QUEUED: usize = 64;
@@ -99,6 +105,13 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let (conn, data) = (Token(layer.token), words.to_vec());
         self.core.layer.push(Event::Connected { conn, data });
         self.open(handle, Identity::default());
+    }
+
+    /// The other end is of our own kind. Hosts of another byte order have been turned away.
+    pub(crate) fn layer_extend(&mut self, handle: Handle) {
+        if let Some(conn) = self.conns.get_mut(handle) {
+            conn.extensions = true;
+        }
     }
 
     /// Ends a connection without a word.
@@ -266,11 +279,23 @@ impl<L: Lock> Core<L> {
         self.layer.push(Event::Done { token, outcome: outcome.map(|_| ()) });
     }
 
-    /// A peer has written.
+    /// A peer has read or written. What is only exposed for a message is no memory of the
+    /// application's.
     #[inline]
-    pub(super) fn layer_written<S>(&mut self, conn: &Conn<S>, bytes: usize, data: Option<u64>) {
-        if let (Some(layer), Some(data)) = (&conn.layer, data) {
-            self.layer.push(Event::Written { conn: Token(layer.token), bytes, data });
+    pub(super) fn layer_accessed<S>(
+        &mut self,
+        conn: &Conn<S>,
+        kind: Flags,
+        pieces: &Pieces,
+        data: Option<u64>,
+    ) {
+        let Some(layer) = &conn.layer else { return };
+        if pieces.iter().any(|(_, region)| region.context() == exposed()) {
+            return;
+        }
+        let bytes = pieces.iter().map(|(piece, _)| piece.len()).sum();
+        if data.is_some() || self.eps.get(conn.ep).is_some_and(|ep| ep.limits.rma_event) {
+            self.layer.push(Event::Accessed { conn: Token(layer.token), kind, bytes, data });
         }
     }
 

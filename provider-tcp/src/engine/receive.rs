@@ -471,7 +471,7 @@ impl<L: Lock> Core<L> {
                 if let Some(ep) = self.eps.get_mut(conn.ep) {
                     ep.written(conn.peer, &pieces, got, data);
                 }
-                self.layer_written(conn, got, data);
+                self.layer_accessed(conn, Flags::REMOTE_WRITE, &pieces, data);
                 ack
             }
             Sink::Read { op, .. } => {

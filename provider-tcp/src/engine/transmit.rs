@@ -514,10 +514,11 @@ impl<L: Lock> Core<L> {
             }
             // Fewer bytes than announced would leave the peer waiting for the rest.
             Some(Current::Answer { at, len, .. }) if at != len => Err(Errno::EIO),
-            Some(Current::Answer { len, .. }) => {
+            Some(Current::Answer { len, pieces, .. }) => {
                 if let Some(ep) = self.eps.get_mut(conn.ep) {
                     ep.read_served(len);
                 }
+                self.layer_accessed(conn, Flags::REMOTE_READ, &pieces, None);
                 Ok(())
             }
             None => Ok(()),

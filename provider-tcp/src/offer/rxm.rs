@@ -9,7 +9,7 @@ use fabric_core::{
     param::known,
 };
 
-use super::{Kind, at_hand, ends, interfaces_for, kinds, offer};
+use super::{Kind, WAR, at_hand, ends, interfaces_for, kinds, offer};
 
 /// The name with its layer.
 pub const RXM_NAME: &str = "tcp;ofi_rxm";
@@ -17,7 +17,11 @@ pub const RXM_NAME: &str = "tcp;ofi_rxm";
 /// What such an endpoint can do.
 pub const RXM_CAPS: Flags = TX.union(RX).union(DOMAIN).union(ON_REQUEST);
 /// What is there for those who ask.
-const ON_REQUEST: Flags = Flags::ATOMIC.union(Flags::DIRECTED_RECV);
+const ON_REQUEST: Flags =
+    Flags::ATOMIC.union(Flags::DIRECTED_RECV).union(Flags::RMA_EVENT).union(Flags::FENCE);
+/// Of the transmit side, and of the receive side.
+const TX_ON_REQUEST: Flags = Flags::ATOMIC.union(Flags::FENCE);
+const RX_ON_REQUEST: Flags = Flags::ATOMIC.union(Flags::DIRECTED_RECV).union(Flags::RMA_EVENT);
 const TX: Flags = kinds::RDM_TX.difference(Flags::RMA_PMEM);
 const RX: Flags = kinds::RDM_RX
     .difference(Flags::RMA_PMEM)
@@ -57,10 +61,14 @@ pub fn rxm_offers(request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
 fn layered(info: Info, request: &Request<'_>) -> Info {
     let wanted = wanted(request);
     let lacks = super::DOMAIN_CAPS - info.caps;
-    let order = if wanted.contains(Flags::ATOMIC) { ATOMIC_ORDER } else { super::ORDER };
+    let war = super::extensions(request).1 - Order::ATOMIC_WAR;
+    let (order, raw) = if wanted.contains(Flags::ATOMIC) {
+        (ATOMIC_ORDER, 0)
+    } else {
+        (super::ORDER | war, usize::MAX)
+    };
     let hints = request.hints;
-    let (tx_caps, rx_caps) = (TX | (wanted & Flags::ATOMIC), RX | wanted);
-    let raw = if wanted.contains(Flags::ATOMIC) { 0 } else { usize::MAX };
+    let (tx_caps, rx_caps) = (TX | (wanted & TX_ON_REQUEST), RX | (wanted & RX_ON_REQUEST));
     let tx_hint =
         |pick: fn(&TxAttr) -> usize| hints.and_then(|hints| hints.tx.as_ref()).map_or(0, pick);
     let rx_size = hints.and_then(|hints| hints.rx.as_ref()).map_or(0, |rx| rx.size);
@@ -85,7 +93,7 @@ fn layered(info: Info, request: &Request<'_>) -> Info {
             protocol: protocol::RXM,
             protocol_version: 1,
             max_order_raw_size: raw,
-            max_order_war_size: 0,
+            max_order_war_size: if order.intersects(WAR) { raw } else { 0 },
             max_order_waw_size: raw,
             ..ep
         }),
