@@ -28,6 +28,8 @@ pub mod record;
 mod remote;
 mod rendezvous;
 mod segments;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod transmit;
 mod transport;
 
@@ -134,7 +136,10 @@ struct Conn<T: Transport> {
     theirs: u32,
     /// Answers that the transport did not take yet: whole packets.
     answers: VecDeque<Box<[u8]>>,
-    /// What waits for its turn.
+    /// Announced messages that are to be read, or written, now: operations may wait for their end, so
+    /// they do not wait for operations.
+    announced: VecDeque<Handle>,
+    /// Operations that wait for their turn.
     queue: VecDeque<Handle>,
     /// Messages that come in segments, by the peer's names for them.
     assembling: Vec<(u64, Handle)>,
@@ -173,6 +178,7 @@ impl<T: Transport> Conn<T> {
             state,
             theirs: 0,
             answers: VecDeque::new(),
+            announced: VecDeque::new(),
             queue: VecDeque::new(),
             assembling: Vec::new(),
             written: Vec::new(),
@@ -184,7 +190,10 @@ impl<T: Transport> Conn<T> {
     /// Nothing waits, so that a message may be sent at once.
     #[inline]
     fn is_clear(&self) -> bool {
-        self.state == State::Open && self.queue.is_empty() && self.answers.is_empty()
+        self.state == State::Open
+            && self.queue.is_empty()
+            && self.announced.is_empty()
+            && self.answers.is_empty()
     }
 }
 

@@ -166,7 +166,7 @@ static void failures(struct side *s)
 		ERROR(s, s->tx, FI_EINVAL, &s->ctx[1], &err);
 		EQUAL(fi_cntr_readerr(cntr[WRITES]), 1);
 		EQUAL(fi_cntr_read(cntr[WRITES]), 0);
-		POST(s, fi_inject(s->ep, s->out, 100, s->peer));
+		POST(s, fi_inject(s->ep, s->out, 50, s->peer));
 		COUNTED(s, cntr[SENDS], 1);
 	} else {
 		ERROR(s, s->rx, FI_ETRUNC, &s->ctx[1], &err);

@@ -89,6 +89,12 @@ impl<A: Address> Peers<A> {
         self.list.get_mut(peer as usize)
     }
 
+    /// How many there are, forgotten ones included.
+    #[cfg(test)]
+    pub(super) const fn len(&self) -> usize {
+        self.list.len()
+    }
+
     /// The peer behind a handle of the address vector; unknown handles are `EINVAL`.
     #[inline]
     pub(super) fn resolve(&mut self, addr: u64) -> Result<PeerId> {

@@ -111,7 +111,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         if self.core.limits.written {
             return self.ask_to_write(handle, work);
         }
-        conn.queue.push_back(work);
+        conn.announced.push_back(work);
         if !conn.listed {
             self.pump(handle);
         }
@@ -189,7 +189,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
             self.transport.withdraw(exposure);
         }
         if let Some(conn) = self.conns.get_mut(handle) {
-            conn.queue.push_back(work);
+            conn.announced.push_back(work);
             if !conn.listed {
                 self.pump(handle);
             }

@@ -238,6 +238,12 @@ impl<T: Transport, L: Lock> Engine<T, L> {
             }
             conn.answers.pop_front();
         }
+        while let Some(work) = conn.announced.front() {
+            if self.core.start(&mut self.transport, conn, *work).is_err() {
+                return self.list(handle);
+            }
+            conn.announced.pop_front();
+        }
         while let Some(work) = conn.queue.front() {
             if self.core.start(&mut self.transport, conn, *work).is_err() {
                 return self.list(handle);
