@@ -16,8 +16,8 @@ use fabric_core::{
     lock::Lock,
     mem::Buffers,
     mr::{MrRequest, Region},
-    op::{RmaIov, RmaKind},
-    rdm_over_msg::{Address, Event, MsgRdmEndpoint, Token, Transport, packet::Ranges},
+    op::RmaIov,
+    rdm_over_msg::{Access, Address, Event, MsgRdmEndpoint, Token, Transport, packet::Ranges},
     slab::Handle,
 };
 
@@ -229,17 +229,8 @@ impl<L: Lock> Transport for Streams<L> {
         self.engine.layer_send(conn, head, *body, flags, token)
     }
 
-    fn rma(
-        &mut self,
-        conn: Handle,
-        kind: RmaKind,
-        local: &Buffers,
-        remote: &[RmaIov],
-        data: Option<u64>,
-        flags: Flags,
-        token: Token,
-    ) -> Result<()> {
-        self.engine.layer_rma(conn, kind, *local, remote, data, flags, token)
+    fn access(&mut self, conn: Handle, access: &Access<'_>, token: Token) -> Result<()> {
+        self.engine.layer_access(conn, access, token)
     }
 
     fn expose(&mut self, memory: &Buffers, access: Flags) -> Result<(Exposure, Ranges)> {

@@ -108,7 +108,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
     /// It is time to try a peer again.
     pub(super) fn try_again(&mut self, peer: PeerId, now: Instant) {
         let Some(target) = self.core.peers.get_mut(peer) else { return };
-        if !target.retry.is_some_and(|at| at <= now) {
+        if target.retry.is_none_or(|at| at > now) {
             return;
         }
         if target.give_up.is_some_and(|end| end <= now) {

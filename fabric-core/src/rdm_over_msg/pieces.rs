@@ -1,7 +1,7 @@
 //! HOT. Bytes that move between local memory and a peer's, in as many operations of the transport
 //! as that takes.
 
-use super::{Token, Transport, packet::Ranges};
+use super::{Access, Token, Transport, packet::Ranges};
 use crate::{
     Errno, Result,
     flags::Flags,
@@ -56,7 +56,9 @@ impl Pieces {
             }
             let last = len == left || self.next + count == ranges.len();
             let (data, local) = (way.data.filter(|_| last), way.local.slice(self.at, len));
-            transport.rma(conn, way.kind, &local, &list[..count], data, way.flags, token)?;
+            let (kind, flags) = (way.kind, way.flags);
+            let access = Access { kind, local: &local, remote: &list[..count], data, flags };
+            transport.access(conn, &access, token)?;
             self.under_way += 1;
             (self.next, self.at, self.all) = (self.next + count, self.at + len, last);
         }

@@ -110,6 +110,21 @@ pub enum Event<T: Transport> {
     Alarm,
 }
 
+/// A read or write of a peer's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Access<'a> {
+    /// Direction.
+    pub kind: RmaKind,
+    /// Memory here.
+    pub local: &'a Buffers,
+    /// Memory there: one to [`Transport::RANGES`] ranges of as many bytes together.
+    pub remote: &'a [RmaIov],
+    /// Tells the peer.
+    pub data: Option<u64>,
+    /// Levels of completion.
+    pub flags: Flags,
+}
+
 /// Connected endpoints of one local address, and their listener.
 pub trait Transport: Sized + Send + 'static {
     /// Addresses.
@@ -182,18 +197,8 @@ pub trait Transport: Sized + Send + 'static {
         flags: Flags,
         token: Token,
     ) -> Result<()>;
-    /// Reads or writes up to [`Transport::RANGES`] ranges of the peer's memory, as many bytes as
-    /// `local` has. `Done` follows. `data`: tells the peer. `EAGAIN`: nothing has happened.
-    fn rma(
-        &mut self,
-        conn: Self::Conn,
-        kind: RmaKind,
-        local: &Buffers,
-        remote: &[RmaIov],
-        data: Option<u64>,
-        flags: Flags,
-        token: Token,
-    ) -> Result<()>;
+    /// Reads or writes the peer's memory. `Done` follows. `EAGAIN`: nothing has happened.
+    fn access(&mut self, conn: Self::Conn, access: &Access<'_>, token: Token) -> Result<()>;
 
     /// Lets the peer at the other end read and write memory.
     fn expose(&mut self, memory: &Buffers, access: Flags) -> Result<(Self::Exposure, Ranges)>;

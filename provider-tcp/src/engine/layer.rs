@@ -8,8 +8,8 @@ use fabric_core::{
     lock::Lock,
     matching::PeerId,
     mem::{Buffers, Payload},
-    op::{RmaIov, RmaKind},
-    rdm_over_msg::{self, Token},
+    op::RmaKind,
+    rdm_over_msg::{self, Access, Token},
     slab::Handle,
 };
 
@@ -186,23 +186,18 @@ impl<L: Lock, N: Net> Engine<L, N> {
     }
 
     /// Reads or writes memory of the peer's.
-    #[expect(clippy::too_many_arguments, reason = "all that makes such an operation")]
-    pub(crate) fn layer_rma(
+    pub(crate) fn layer_access(
         &mut self,
         handle: Handle,
-        kind: RmaKind,
-        local: Buffers,
-        remote: &[RmaIov],
-        data: Option<u64>,
-        flags: Flags,
+        access: &Access<'_>,
         token: Token,
     ) -> Result<()> {
-        let ranges = Ranges::new(remote).map_err(|_| Errno::EINVAL)?;
-        let kind = match kind {
+        let ranges = Ranges::new(access.remote).map_err(|_| Errno::EINVAL)?;
+        let kind = match access.kind {
             RmaKind::Read => TxKind::Read(ranges),
             RmaKind::Write => TxKind::Write(ranges),
         };
-        self.layer_post(handle, kind, local, data, flags, token)
+        self.layer_post(handle, kind, *access.local, access.data, access.flags, token)
     }
 
     fn layer_post(

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::super::{Address, Event, Token, Transport, packet::Ranges};
+use super::super::{Access, Address, Event, Token, Transport, packet::Ranges};
 use crate::{
     Errno, Result,
     attr::Info,
@@ -100,7 +100,7 @@ type Queue = VecDeque<Event<TestTransport>>;
 struct Side {
     /// Who it is, once it knows.
     owner: Option<usize>,
-    token: Token,
+    token: Option<Token>,
     /// What comes from the other side.
     incoming: VecDeque<Carried>,
     paused: bool,
@@ -131,12 +131,6 @@ struct World {
 /// What all transports of one test share.
 #[derive(Clone)]
 pub(super) struct Shared(Arc<Mutex<World>>);
-
-impl Default for Token {
-    fn default() -> Self {
-        Self(0)
-    }
-}
 
 impl Shared {
     pub(super) fn new(script: Script) -> Self {
@@ -204,8 +198,7 @@ impl World {
         for side in &mut link.sides {
             side.incoming.clear();
             let gone = std::mem::replace(&mut side.gone, true);
-            if let (Some(owner), false) = (side.owner, gone) {
-                let conn = side.token;
+            if let (Some(owner), Some(conn), false) = (side.owner, side.token, gone) {
                 let event = if was_up {
                     Event::Ended { conn, reason }
                 } else {
@@ -226,7 +219,8 @@ impl World {
             let sides = &self.links[at].sides;
             let (owner, other) = (sides[me].owner, sides[1 - me].owner);
             let (Some(owner), Some(other)) = (owner, other) else { return };
-            let (token, back) = (sides[me].token, sides[1 - me].gone);
+            let Some(token) = sides[me].token else { return };
+            let back = sides[1 - me].gone;
             match carried {
                 Carried::Message(packet, done) => {
                     self.endpoints[owner].events.push_back(Event::Packet { conn: token, packet });
@@ -370,7 +364,7 @@ impl Transport for TestTransport {
 
     fn connect(&mut self, token: Token, to: At, data: &[u8]) -> Result<Conn> {
         let mut world = self.world.lock();
-        let own = Side { owner: Some(self.me), token, ..Side::default() };
+        let own = Side { owner: Some(self.me), token: Some(token), ..Side::default() };
         world.links.push(Link { sides: [own, Side::default()], up: false });
         let request = world.links.len() - 1;
         match world.listeners.get(&to).copied() {
@@ -396,11 +390,11 @@ impl Transport for TestTransport {
             return Err(Errno::ECONNRESET);
         }
         link.up = true;
-        (link.sides[1].owner, link.sides[1].token) = (Some(self.me), token);
+        (link.sides[1].owner, link.sides[1].token) = (Some(self.me), Some(token));
         let (other, conn) = (link.sides[0].owner, link.sides[0].token);
         let up = Event::Connected { conn: token, data: Vec::new() };
         world.endpoints[self.me].events.push_back(up);
-        let up = Event::Connected { conn, data: data.to_vec() };
+        let up = Event::Connected { conn: conn.unwrap(), data: data.to_vec() };
         world.endpoints[other.unwrap()].events.push_back(up);
         Ok((request, 1))
     }
@@ -411,7 +405,7 @@ impl Transport for TestTransport {
         if !std::mem::replace(&mut side.gone, true) {
             let (conn, owner) = (side.token, side.owner);
             let (data, reason) = (data.to_vec(), Errno::ECONNREFUSED);
-            let event = Event::Refused { conn, data, reason, met: true };
+            let event = Event::Refused { conn: conn.unwrap(), data, reason, met: true };
             world.endpoints[owner.unwrap()].events.push_back(event);
         }
     }
@@ -427,7 +421,7 @@ impl Transport for TestTransport {
             | Event::Ended { conn, .. }
             | Event::Refused { conn, .. }
             | Event::Accessed { conn, .. }
-            | Event::Connected { conn, .. } => *conn != token,
+            | Event::Connected { conn, .. } => Some(*conn) != token,
             _ => true,
         });
         if world.links[link].up {
@@ -463,16 +457,8 @@ impl Transport for TestTransport {
         self.message(conn, head, body, Some(token))
     }
 
-    fn rma(
-        &mut self,
-        conn: Conn,
-        kind: RmaKind,
-        local: &Buffers,
-        remote: &[RmaIov],
-        data: Option<u64>,
-        _: Flags,
-        token: Token,
-    ) -> Result<()> {
+    fn access(&mut self, conn: Conn, access: &Access<'_>, token: Token) -> Result<()> {
+        let Access { kind, local, remote, data, .. } = *access;
         assert_eq!(remote.iter().map(|range| range.len).sum::<usize>(), local.len());
         assert!((1..=Self::RANGES).contains(&remote.len()));
         let remote = remote.to_vec();
