@@ -44,7 +44,7 @@ use std::{
 
 pub use self::{
     endpoint::MsgRdmEndpoint,
-    transport::{Access, Address, Event, PRIVATE_DATA_MAX, Token, Transport},
+    transport::{Access, Address, Event, PRIVATE_DATA_MAX, Sent, Token, Transport},
 };
 use self::{peers::Peers, receive::Body, rendezvous::Transfer, segments::Assembly, transmit::TxOp};
 use crate::{

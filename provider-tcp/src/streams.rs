@@ -17,7 +17,9 @@ use fabric_core::{
     mem::Buffers,
     mr::{MrRequest, Region},
     op::RmaIov,
-    rdm_over_msg::{Access, Address, Event, MsgRdmEndpoint, Token, Transport, packet::Ranges},
+    rdm_over_msg::{
+        Access, Address, Event, MsgRdmEndpoint, Sent, Token, Transport, packet::Ranges,
+    },
     slab::Handle,
 };
 
@@ -225,7 +227,7 @@ impl<L: Lock> Transport for Streams<L> {
         body: &Buffers,
         flags: Flags,
         token: Token,
-    ) -> Result<()> {
+    ) -> Result<Sent> {
         self.engine.layer_send(conn, head, *body, flags, token)
     }
 

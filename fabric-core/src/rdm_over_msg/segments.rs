@@ -2,7 +2,7 @@
 //! order on one connection, so that their place is where the one before has ended.
 
 use super::{
-    Conn, Core, Engine, Token, Transport, Work,
+    Conn, Core, Engine, Sent, Token, Transport, Work,
     packet::{Head, Message, Place, Segment},
     receive::{Body, Broken},
     transmit::{Phase, Segments},
@@ -179,13 +179,18 @@ impl<T: Transport, L: Lock> Core<T, L> {
             // Delivery of the last segment is delivery of all.
             let flags = if len == left { flags } else { Flags::MORE };
             let body = all.slice(segments.at, len);
-            transport.send(conn.link, head.bytes(), &body, flags, Token(handle.raw()))?;
+            let token = Token(handle.raw());
+            let sent = transport.send(conn.link, head.bytes(), &body, flags, token)?;
             segments.at += len;
             segments.number += 1;
-            segments.under_way += 1;
+            segments.under_way += u32::from(sent == Sent::Later);
             self.stats.segments += 1;
         }
-        self.has_begun(handle);
+        if segments.under_way == 0 {
+            self.finish(handle, Ok(()));
+        } else {
+            self.has_begun(handle);
+        }
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! HOT. Operations that an endpoint starts, and what leaves on a connection.
 
 use super::{
-    Conn, Core, Engine, State, Token, Transport, Work,
+    Conn, Core, Engine, Sent, State, Token, Transport, Work,
     packet::{AtomicRequest, Head, Message, Ranges},
     pieces::{Pieces, Way},
 };
@@ -350,10 +350,15 @@ impl<T: Transport, L: Lock> Core<T, L> {
             self.finish(handle, Ok(()));
             return Ok(());
         }
-        transport.send(conn.link, head.bytes(), body, flags, Token(handle.raw()))?;
-        op.phase = Phase::Sent;
+        let sent = transport.send(conn.link, head.bytes(), body, flags, Token(handle.raw()))?;
         self.stats.eager += 1;
-        self.has_begun(handle);
+        match sent {
+            Sent::Now => self.finish(handle, Ok(())),
+            Sent::Later => {
+                op.phase = Phase::Sent;
+                self.has_begun(handle);
+            }
+        }
         Ok(())
     }
 

@@ -110,6 +110,15 @@ pub enum Event<T: Transport> {
     Alarm,
 }
 
+/// What has become of a message that is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is done; no event follows. So are those before it, and have been told.
+    Now,
+    /// [`Event::Done`] follows.
+    Later,
+}
+
 /// A read or write of a peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Access<'a> {
@@ -182,13 +191,14 @@ pub trait Transport: Sized + Send + 'static {
     /// Takes in what has come on a connection, be it its end.
     fn look(&mut self, conn: Self::Conn);
 
-    /// Sends a message that is done when this returns. `EAGAIN`: nothing has happened. Other errors,
+    /// Sends a message that is done when this returns. `EAGAIN`: nothing has happened, because there is
+    /// no room, or because there are ends of operations to be told first. Other errors,
     /// here and below: nothing has happened, and the connection's end is about to be told. `more`:
     /// others will follow at once.
     fn inject(&mut self, conn: Self::Conn, head: &[u8], body: &Buffers, more: bool) -> Result<()>;
-    /// Sends a message: `head`, which is copied, then `body`. `Done` follows: when the body may be
-    /// used again, or if `flags` have a level of completion, when that is reached. `EAGAIN`: nothing
-    /// has happened.
+    /// Sends a message: `head`, which is copied, then `body`. It is done when the body may be used
+    /// again, or if `flags` have a level of completion, when that is reached. `EAGAIN`: nothing has
+    /// happened.
     fn send(
         &mut self,
         conn: Self::Conn,
@@ -196,7 +206,7 @@ pub trait Transport: Sized + Send + 'static {
         body: &Buffers,
         flags: Flags,
         token: Token,
-    ) -> Result<()>;
+    ) -> Result<Sent>;
     /// Reads or writes the peer's memory. `Done` follows. `EAGAIN`: nothing has happened.
     fn access(&mut self, conn: Self::Conn, access: &Access<'_>, token: Token) -> Result<()>;
 

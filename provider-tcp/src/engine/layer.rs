@@ -9,7 +9,7 @@ use fabric_core::{
     matching::PeerId,
     mem::{Buffers, Payload},
     op::RmaKind,
-    rdm_over_msg::{self, Access, Token},
+    rdm_over_msg::{self, Access, Sent, Token},
     slab::Handle,
 };
 
@@ -155,6 +155,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let conn = self.conns.get_mut(handle).ok_or(Errno::ENOTCONN)?;
         if conn.state != State::Open
             || !conn.tx.is_clear()
+            || !self.core.layer.is_empty()
             || conn.tx.blocked && conn.tx.staged() >= STAGED_MAX
         {
             return Err(Errno::EAGAIN);
@@ -179,10 +180,19 @@ impl<L: Lock, N: Net> Engine<L, N> {
         body: Buffers,
         flags: Flags,
         token: Token,
-    ) -> Result<()> {
+    ) -> Result<Sent> {
         let mut kept = Front { bytes: [0; FRONT], len: front.len() };
         kept.bytes.get_mut(..front.len()).ok_or(Errno::EMSGSIZE)?.copy_from_slice(front);
-        self.layer_post(handle, TxKind::Packet(kept), body, None, flags, token)
+        let before = self.core.layer.len();
+        self.layer_post(handle, TxKind::Packet(kept), body, None, flags, token)?;
+        match self.core.layer[..] {
+            // It has left already, and nothing else waits to be told.
+            [Event::Done { token: done, outcome: Ok(()) }] if before == 0 && done == token => {
+                self.core.layer.clear();
+                Ok(Sent::Now)
+            }
+            _ => Ok(Sent::Later),
+        }
     }
 
     /// Reads or writes memory of the peer's.

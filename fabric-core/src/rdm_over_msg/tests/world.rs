@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::super::{Access, Address, Event, Token, Transport, packet::Ranges};
+use super::super::{Access, Address, Event, Sent, Token, Transport, packet::Ranges};
 use crate::{
     Errno, Result,
     attr::Info,
@@ -452,9 +452,11 @@ impl Transport for TestTransport {
         body: &Buffers,
         _: Flags,
         token: Token,
-    ) -> Result<()> {
+    ) -> Result<Sent> {
         assert!(head.len() <= 64);
-        self.message(conn, head, body, Some(token))
+        let now = self.world.lock().dice.one_in(3);
+        self.message(conn, head, body, Some(token).filter(|_| !now))?;
+        Ok(if now { Sent::Now } else { Sent::Later })
     }
 
     fn access(&mut self, conn: Conn, access: &Access<'_>, token: Token) -> Result<()> {
