@@ -104,10 +104,12 @@ def meet(program, provider, server, client):
     port = pingpong.free_port()
     more = ["long"] if LONG else []
     with Family() as family:
-        ends = [
-            family.start([program, role, port, provider, *more], library.env())
-            for role, library in (("0", server), ("1", client))
-        ]
+        ends = []
+        for role, library in (("0", server), ("1", client)):
+            # Upstream frees something twice when it closes an endpoint of this layer.
+            leave = ["leave"] if library.name == "wheel" and "ofi_rxm" in provider else []
+            command = [program, role, port, provider, *more, *leave]
+            ends.append(family.start(command, library.env()))
         for library, end in zip((server, client), ends):
             pingpong.prove(library, "peer", end, None, may_be_over=True)
         complaints = []

@@ -2,11 +2,12 @@
 /*
  * One of two processes over tcp, or a layer above it, that may run on different libraries:
  *
- *	peer 0|1 PORT PROVIDER [long]
+ *	peer 0|1 PORT PROVIDER [long] [leave]
  *
  * Both do the same to each other: messages of many sizes whose receives are there or not, messages
  * in another order than their receives, one-sided operations under keys of the application's choice,
  * both directions at once; atomic operations where both libraries have the same. All bytes are checked.
+ * With `leave` nothing is closed in the end.
  */
 static const char *provider;
 
@@ -277,12 +278,17 @@ int main(int argc, char **argv)
 {
 	const struct wish wish = { .order = FI_ORDER_SAS };
 	struct node n;
+	int leave = 0;
 
 	if (argc < 4)
 		return 2;
 	provider = argv[3];
-	if (argc > 4)
-		size_count = SIZES;
+	for (int i = 4; i < argc; i++) {
+		if (strcmp(argv[i], "long") == 0)
+			size_count = SIZES;
+		else
+			leave = 1;
+	}
 	meet(argv[1][0] == '1', atoi(argv[2]));
 	out = malloc(MOST);
 	in = malloc(MOST);
@@ -300,6 +306,8 @@ int main(int argc, char **argv)
 	if (has_atomics())
 		atomics(&n);
 	barrier(&n);
+	if (leave)
+		_exit(0);
 	close_node(&n);
 	free(out);
 	free(in);
