@@ -18,7 +18,7 @@ HEADERS   := $(shell cd ffi/include && find rdma -type f -name '*.h')
 PRIVATE_LIBS := -lpthread -ldl -lm -lgcc_s
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi conformance fuzz bench lint install uninstall docs clean
+.PHONY: help build demo test test-mpi conformance fuzz bench bench-tcp lint install uninstall docs clean
 
 help: ## this list
 	@echo "Percale: libfabric.so.1 in Rust"
@@ -51,6 +51,9 @@ fuzz: ## parsers of bytes from the network on inputs by libFuzzer; FUZZ="--secon
 
 bench: build ## fi_pingpong against other libfabric builds; tables in build/bench
 	$(PYTHON) tests/bench/pingpong.py $(BENCH)
+
+bench-tcp: build ## tcp against another libfabric and bare sockets, loopback and veth; BENCH="--brief -n 3"
+	$(PYTHON) tests/bench/tcp.py $(BENCH)
 
 lint: ## formatting, clippy, documentation, licences of dependencies
 	$(CARGO) fmt --all --check

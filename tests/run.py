@@ -140,11 +140,21 @@ def main():
             wildcard = [*suite, "-p", "tcp", "-n", "0.0.0.0", "-i", "processes", "--plain"]
             some = ["messages/*", "addresses/*", "controls/*", "rma/*"]
             totals.step("conformance of tcp at all addresses", [*wildcard, *some], 300, counts=True)
+        mpi_over_tcp = [
+            *("tests/mpi/run.py", "-p", "tcp", "--quick", "--ranks", "2"),
+            *("--parts", "c,mpi4py", "--mpi", "mpich,openmpi"),
+        ]
         later = {
             "install": ["tests/install/run.py"],
             "demo": ["tests/demo/demo.py", "--quick", "--no-build"],
             "two libraries on one wire": ["tests/mixed/run.py"],
             "MPI": ["tests/mpi/run.py", "--quick"],
+            # Two modules: messages of all kinds, and processes that come and go.
+            "MPI over tcp": [*mpi_over_tcp, "test_p2p_buf", "test_spawn"],
+            "MPI over tcp on two libraries": [
+                *(*mpi_over_tcp, "--mixed"),
+                *("--mpi", "mpich", "test_p2p_buf"),
+            ],
         }
         for title, command in later.items():
             if built:

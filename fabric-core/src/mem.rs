@@ -124,11 +124,27 @@ impl Buffers {
         done
     }
 
+    /// Appends the bytes to a buffer of our own.
+    #[inline]
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        out.reserve(self.len);
+        for piece in self.iov() {
+            let end = out.len() + piece.len;
+            // SAFETY: `new`'s caller vouches for the piece; the lengths of all of them add up to
+            // `self.len`, for which there is room behind the bytes in `out`; that is ours and cannot
+            // overlap application memory being posted.
+            unsafe {
+                ptr::copy_nonoverlapping(piece.base, out.as_mut_ptr().add(out.len()), piece.len);
+                out.set_len(end);
+            }
+        }
+    }
+
     /// The bytes in a buffer of our own.
     pub fn to_boxed(&self) -> Box<[u8]> {
-        let mut all = vec![0; self.len].into_boxed_slice();
-        self.gather(0, &mut all);
-        all
+        let mut all = Vec::with_capacity(self.len);
+        self.append_to(&mut all);
+        all.into_boxed_slice()
     }
 }
 

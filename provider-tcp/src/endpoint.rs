@@ -89,7 +89,7 @@ impl Port {
         let options = settings::options();
         let sockets = Sockets::new(options, settings::ports())?;
         let wait_fd = sockets.wait_fd();
-        let engine = Engine::new(sockets, options.patience);
+        let engine = Engine::new(sockets, options.patience, settings::buffering());
         Ok(Arc::new(Self { engine: Guarded::new(engine), wait_fd }))
     }
 

@@ -18,14 +18,19 @@
 //! its kind.
 #![deny(unsafe_code)]
 
+mod asking;
 mod atomics;
+mod burst;
+mod claims;
 mod conn;
 mod connect;
 mod failure;
 mod forget;
 mod layer;
+mod leaving;
 mod life;
 mod msg;
+mod pressure;
 mod receive;
 mod remote;
 mod rendezvous;
@@ -56,22 +61,23 @@ use fabric_core::{
     slab::{Handle, Slab},
 };
 
-pub(crate) use self::{
-    atomics::ATOMIC_MAX,
-    connect::send_whole,
-    layer::exposed,
-    msg::{Answer, Msg},
-};
 use self::{
+    asking::Asking,
     conn::Conn,
     forget::Forgotten,
     rx_context::RxContext,
     timers::{Due, Timers},
     transmit::TxOp,
 };
+pub(crate) use self::{
+    atomics::ATOMIC_MAX,
+    connect::send_whole,
+    layer::exposed,
+    msg::{Answer, Msg},
+};
 use crate::{
     address::SocketAddress,
-    frame::head::RtsIndex,
+    frame::head::{HEAD_MAX, RtsIndex},
     net::{Net, Ready},
 };
 
@@ -116,6 +122,8 @@ pub(crate) struct Peer {
     pub(crate) conn: Option<Handle>,
     /// Operations that wait for a connection.
     pub(crate) waiting: VecDeque<Handle>,
+    /// Operations that wait with the application.
+    pub(crate) asking: Asking,
     /// Attempts in a row that failed.
     pub(crate) failures: u32,
     /// When to try again, and when to give up.
@@ -130,6 +138,8 @@ pub(crate) struct Peer {
     sender: Sender,
     /// Bytes of its messages that wait for receives.
     pub(crate) kept: usize,
+    /// Operations that wait to be sent to it.
+    queued: usize,
 }
 
 /// What tells an endpoint from a later one at its address.
@@ -185,6 +195,23 @@ pub(crate) struct Core<L: Lock> {
     pub(crate) ops: Slab<TxOp>,
     /// What the protocol above has to hear.
     pub(crate) layer: Vec<layer::Event<L>>,
+    /// Staged bytes that leave without waiting for more.
+    batch: usize,
+}
+
+/// Sizes of buffers, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffering {
+    /// Messages that are gathered in as much leave together.
+    pub(crate) batch: usize,
+    /// Read ahead of what is understood; a header's worth at least.
+    pub(crate) ahead: usize,
+}
+
+impl Default for Buffering {
+    fn default() -> Self {
+        Self { batch: 16 << 10, ahead: 16 << 10 }
+    }
 }
 
 /// The engine of one or more endpoints.
@@ -197,6 +224,7 @@ pub(crate) struct Engine<L: Lock, N: Net> {
     /// Connections with something to send in the next progress call.
     listed: Vec<Handle>,
     ready: Vec<Ready>,
+    /// As much as is read ahead, behind as much that has been read before.
     scratch: Box<[u8]>,
     /// Progress calls, modulo 2^32.
     pub(crate) round: u32,
@@ -218,8 +246,6 @@ const IDLE: u32 = 512;
 /// Progress calls after which the net is asked although hot connections are busy, or idle.
 const ASK_BUSY: u32 = 64;
 const ASK_IDLE: u32 = 8;
-/// Bytes read ahead of what is understood.
-const SCRATCH: usize = 32 << 10;
 
 impl<L: Lock, N: Net> fmt::Debug for Engine<L, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -228,19 +254,21 @@ impl<L: Lock, N: Net> fmt::Debug for Engine<L, N> {
 }
 
 impl<L: Lock, N: Net> Engine<L, N> {
-    pub(crate) fn new(net: N, patience: Option<Duration>) -> Self {
+    pub(crate) fn new(net: N, patience: Option<Duration>, buffering: Buffering) -> Self {
+        let ahead = buffering.ahead.max(HEAD_MAX);
         Self {
             core: Core {
                 eps: Slab::new(usize::MAX),
                 contexts: Slab::new(usize::MAX),
                 ops: Slab::new(usize::MAX),
                 layer: Vec::new(),
+                batch: buffering.batch,
             },
             conns: Slab::new(usize::MAX),
             hot: Vec::with_capacity(HOT),
             listed: Vec::new(),
             ready: Vec::new(),
-            scratch: vec![0; SCRATCH].into_boxed_slice(),
+            scratch: vec![0; 2 * ahead].into_boxed_slice(),
             round: 0,
             timers: Timers::default(),
             patience,
@@ -378,6 +406,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             match due {
                 Due::Handshake(handle) => self.overdue(handle, now),
                 Due::Again(ep, peer) => self.try_again(ep, peer, now),
+                Due::Claim(handle) => self.look_at_claim(handle),
                 Due::Listener(ep) => self.listen_again(ep),
                 Due::Look => self.look(),
                 Due::Layer => self.core.layer.push(layer::Event::Alarm),

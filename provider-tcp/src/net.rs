@@ -26,8 +26,11 @@ pub(crate) use self::{
 /// A connected, or connecting, stream of bytes that never blocks.
 pub(crate) trait Stream: Send + 'static {
     /// Hands over `bytes`, then what `data` describes, in one step. Returns how many were taken:
-    /// at least one, or `EAGAIN`.
-    fn send(&mut self, bytes: &[u8], data: &Buffers) -> Result<usize>;
+    /// at least one, or `EAGAIN`. With `more` they may be held back for company, for a short time:
+    /// until [`Stream::push`], or for 0.2 seconds.
+    fn send(&mut self, bytes: &[u8], data: &Buffers, more: bool) -> Result<usize>;
+    /// Lets go of what is held back.
+    fn push(&mut self);
     /// Fills `data`, then `rest`, in one step. Returns how many bytes there were: zero at the end
     /// of the stream, `EAGAIN` if none is there now.
     fn receive(&mut self, data: &Buffers, rest: &mut [u8]) -> Result<usize>;
@@ -53,6 +56,8 @@ pub(crate) struct Life {
     pub(crate) probes: u8,
     /// Since it was last heard.
     pub(crate) silence: Duration,
+    /// It has said that nothing more will come.
+    pub(crate) ended: bool,
 }
 
 /// What to be told about a stream.
@@ -111,6 +116,9 @@ pub(crate) trait Net: Send + 'static {
     fn change(&mut self, stream: &Self::Stream, token: u64, interest: Interest);
     /// Hands over what is ready, up to a bound. `true`: the alarm has gone off, and must be set anew.
     fn ready(&mut self, out: &mut Vec<Ready>) -> bool;
+    /// Whether the kernel of an idle stream's peer is asked for a sign of life within a second, or as
+    /// usual.
+    fn ask_for_life(&mut self, stream: &Self::Stream, soon: bool);
     /// The present time.
     fn now(&self) -> Instant;
     /// A descriptor that is readable while anything is ready, and from `at` on.

@@ -4,7 +4,7 @@ use std::{sync::Once, time::Duration};
 
 use fabric_core::{log::Subsys, param::known};
 
-use crate::net::Options;
+use crate::{engine::Buffering, net::Options};
 
 /// Ports to listen at where the application leaves the choice to us; `None` is the kernel's.
 pub(crate) fn ports() -> Option<(u16, u16)> {
@@ -38,5 +38,15 @@ pub(crate) fn options() -> Options {
 
 /// Whether small sends may wait for each other.
 pub(crate) fn coalesce() -> bool {
-    known::TCP_COALESCE.truth()
+    known::TCP_COALESCE.truth() && known::TCP_STAGING.size() != 0
+}
+
+/// How much is gathered before it is sent, and how much is read ahead.
+pub(crate) fn buffering() -> Buffering {
+    let batch = match known::TCP_STAGING.size() {
+        // What has to wait for room in a socket leaves together even so.
+        0 => Buffering::default().batch,
+        size => size,
+    };
+    Buffering { batch, ahead: known::TCP_PREFETCH.size() }
 }

@@ -140,7 +140,7 @@ impl<L: Lock> Transport for Streams<L> {
     fn open(domain: &Arc<Domain>, info: &Info, packet: usize) -> Result<Self> {
         let options = settings::options();
         let sockets = Sockets::new(options, settings::ports())?;
-        let mut engine = Engine::new(sockets, options.patience);
+        let mut engine = Engine::new(sockets, options.patience, settings::buffering());
         let limits = Limits {
             inject: 0,
             outstanding: usize::MAX,

@@ -9,22 +9,17 @@ Writes build/bench/pingpong.md and build/bench/pingpong.json.
 """
 
 import argparse
-import datetime
 import json
-import os
 import pathlib
-import platform
 import shutil
 import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from harness import libraries, pingpong  # noqa: E402
+from harness import figures, libraries, pingpong  # noqa: E402
 from harness.children import Failed, run  # noqa: E402
 
 SIZES = [1, 8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20]
-# With more load than this before the start, other programs share the two processors.
-BUSY = 0.7
 # What `fi_pingpong -S all` runs through, but for 0.
 ALL = [1, 2, 3, *(n for k in range(2, 23) for n in (1 << k, 3 << (k - 1)))]
 OUTPUT = libraries.BUILD / "bench"
@@ -38,10 +33,8 @@ def main():
     args = arguments()
     chosen = choose(args)
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    host = describe()
-    print(f"host: {host['cpu']}, {host['cores']} cores, Linux {host['kernel']}", flush=True)
-    if host["load"] > BUSY:
-        print(f"the host is busy (load {host['load']:.1f}): take the least, not the medians")
+    host = figures.describe()
+    figures.introduce(host)
     versions = {library.name: libraries.version(library) for library in chosen}
     for library in chosen:
         print(f"  {library.name:8} {library.title} {versions[library.name]}: {library.path}")
@@ -60,7 +53,7 @@ def main():
 
     floor = statistics.median(floors)
     results = {
-        library.name: {size: summary(samples[library.name][size]) for size in args.sizes}
+        library.name: {size: figures.summary(samples[library.name][size]) for size in args.sizes}
         for library in chosen
     }
     table = markdown(args, chosen, versions, results, floor, host)
@@ -86,9 +79,10 @@ def main():
     (OUTPUT / "pingpong.json").write_text(text + "\n", encoding="utf-8")
     print(f"written: {OUTPUT}/pingpong.md and pingpong.json")
     if args.readme:
-        into(libraries.ROOT / "docs/src/benchmarks.md", table)
+        figures.into(libraries.ROOT / "docs/src/benchmarks.md", "bench", table)
         args.sizes = [size for size in args.sizes if size in SIZES]
-        into(libraries.ROOT / "README.md", markdown(args, chosen, versions, results, floor, host))
+        table = markdown(args, chosen, versions, results, floor, host)
+        figures.into(libraries.ROOT / "README.md", "bench", table)
 
 
 def arguments():
@@ -100,14 +94,11 @@ def arguments():
     parser.add_argument("--libraries", default="percale,debian,wheel", help="which, ours first")
     parser.add_argument("--readme", action="store_true", help="put the table into README.md and the book")
     args = parser.parse_args()
-    args.pins = args.pins.split(",")
+    args.pins = figures.processors(parser, args.pins)
     if args.sizes == "all":
         args.sizes = ALL
     else:
         args.sizes = [int(size) for size in args.sizes.split(",")] if args.sizes else SIZES
-    cpus = os.sched_getaffinity(0)
-    if len(args.pins) != 2 or not {int(pin) for pin in args.pins} <= cpus:
-        parser.error(f"--pins takes two of the processors {sorted(cpus)}")
     return args
 
 
@@ -157,11 +148,6 @@ def cache_line(pins):
     return float(run([program, *pins], 60).split()[1])
 
 
-def summary(samples):
-    median = statistics.median(samples)
-    return {"median": median, "min": min(samples), "max": max(samples), "each": samples}
-
-
 def markdown(args, chosen, versions, results, floor, host):
     first, others = chosen[0], chosen[1:]
     name = {x.name: f"{x.name} {versions[x.name]}" for x in chosen}
@@ -173,9 +159,7 @@ def markdown(args, chosen, versions, results, floor, host):
         f"{args.rounds} pairs of runs that followed each other, not the quotient of two columns: the "
         "host's clock and placement change from pair to pair. `wheel` is the libfabric inside the "
         "MPICH wheel of PyPI.",
-        f"{host['cpu']}, processors {' and '.join(args.pins)}, Linux {host['kernel']}, "
-        f"{host['date']}."
-        + (f" Busy host, load {host['load']:.1f}." if host["load"] > BUSY else ""),
+        figures.signature(host, args.pins),
         "",
         "| size | " + " | ".join(name[x.name] for x in chosen)
         + "".join(f" | {name[first.name]} / {name[x.name]}" for x in others) + " |",
@@ -183,42 +167,12 @@ def markdown(args, chosen, versions, results, floor, host):
     ]
     for size in args.sizes:
         cells = [pingpong.label(size)]
-        for library in chosen:
-            r = results[library.name][size]
-            cells.append(f"{micros(r['median'])} ({micros(r['min'])}..{micros(r['max'])})")
+        cells += [figures.spread(results[library.name][size]) for library in chosen]
         for library in others:
-            pairs = zip(results[first.name][size]["each"], results[library.name][size]["each"])
-            cells.append(f"{statistics.median(ours / theirs for ours, theirs in pairs):.2f}")
+            ours, theirs = results[first.name][size], results[library.name][size]
+            cells.append(f"{figures.ratio(ours, theirs):.2f}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def into(path, table):
-    """Replaces what stands between the two marks."""
-    before, rest = path.read_text(encoding="utf-8").split("<!-- bench: begin -->")
-    _, after = rest.split("<!-- bench: end -->")
-    marked = f"<!-- bench: begin -->\n{table}<!-- bench: end -->"
-    path.write_text(before + marked + after, encoding="utf-8")
-
-
-def micros(value):
-    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
-
-
-def describe():
-    model = "?"
-    with open("/proc/cpuinfo", encoding="utf-8") as lines:
-        for line in lines:
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "kernel": platform.release(),
-        "load": os.getloadavg()[0],
-        "date": datetime.date.today().isoformat(),
-    }
 
 
 if __name__ == "__main__":

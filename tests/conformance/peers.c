@@ -60,22 +60,29 @@ static void post_sends(struct side *s, struct pending *sends)
 	}
 }
 
-/* Whether the peer is known to be gone or not: the call fails, or the operation ends. */
+/*
+ * Whether the peer is known to be gone or not: the call fails, or the operation ends. Two at a time,
+ * since a provider may try for a while to reach it again.
+ */
 static void send_more(struct side *s)
 {
-	for (size_t i = 0; i < 4; i++) {
-		const size_t len = i % 2 ? 8 : 300000;
-		struct pending send = { &s->ctx[20], 0, 0 };
-		double late = 0;
-		ssize_t ret;
+	for (size_t round = 0; round < 2; round++) {
+		struct pending sends[2];
 
-		while ((ret = fi_send(s->ep, s->out, len, s->out_desc, s->peer, &s->ctx[20])) ==
-		       -FI_EAGAIN) {
-			progress(s);
-			late_at(HERE, &late, "room for a send");
+		for (size_t i = 0; i < 2; i++) {
+			const size_t len = i ? 8 : 300000;
+			double late = 0;
+			ssize_t ret;
+
+			sends[i] = (struct pending) { &s->ctx[20 + i], 0, 0 };
+			while ((ret = fi_send(s->ep, s->out, len, s->out_desc, s->peer,
+					      &s->ctx[20 + i])) == -FI_EAGAIN) {
+				progress(s);
+				late_at(HERE, &late, "room for a send");
+			}
+			sends[i].posted = !ret;
 		}
-		send.posted = !ret;
-		all_end(s, s->tx, &send, 1);
+		all_end(s, s->tx, sends, 2);
 	}
 }
 

@@ -20,6 +20,8 @@ class Library:
 
     # Every process of a job has it.
     is_one = True
+    # What tells the jobs on it from others'.
+    mark = ""
 
     def env(self, **variables):
         """This process's environment, with this library first and fabric settings of our own."""
@@ -47,6 +49,7 @@ class Mixed(Library):
 
     def __init__(self, first, second):
         super().__init__("mixed", f"{first.title} and {second.title}", first.directory)
+        self.mark = f", rank 0 on {first.title}, rank 1 on {second.title}"
         self._both = first, second
 
     def of_rank(self, rank):

@@ -35,6 +35,9 @@ COMPONENTS = {
         "osc": "^ucx",
     },
 }
+# Of two libraries, one offers the atomic operations that btl/ofi wants and the other does not; a rank
+# whose peers have no btl/ofi ends the job.
+ALONE = ["--mca", "btl", "^ofi"]
 
 
 class Mpi:
@@ -69,7 +72,8 @@ class Mpi:
         if self._options is not None:
             # A launcher with options of its own hands on the variables it is told to, no others.
             names = ["LD_LIBRARY_PATH", *variables] if library.is_one else variables
-            launch += [*self._options, *(word for name in names for word in ("-x", name))]
+            launch += [*self._options, *([] if library.is_one else ALONE)]
+            launch += [word for name in names for word in ("-x", name)]
         if library.is_one:
             launch += ["-n", ranks, *command]
         else:

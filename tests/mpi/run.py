@@ -22,6 +22,8 @@ PROGRAMS = ["smoke", "windows"]
 # Processors are fewer than ranks here: only what does not take minutes by that alone.
 FOUR_RANKS = r"test_p2p_|test_cco_|test_msgspec$|test_rma$"
 FOUR_RANKS_RMA = ["testPut", "testGetProcNull", "testFence"]
+# Where ranks on two libraries talk to each other, and do nothing else.
+TWO_LIBRARIES = r"test_p2p_|test_cco_|test_msgspec$|test_rma|test_win$"
 QUICK = ["test_p2p_buf", "test_cco_buf", "test_msgspec", "test_rma", "test_spawn"]
 # What tells jobs apart.
 ABOUT = ["mpi", "ranks", "what", "job"]
@@ -40,7 +42,7 @@ def main():
     whose = parser.add_mutually_exclusive_group()
     whose.add_argument("--upstream", action="store_true", help="on the libfabric of each MPI")
     whose.add_argument(
-        "--mixed", action="store_true", help="every other rank on the libfabric of each MPI"
+        "--mixed", action="store_true", help="one rank on this library, one on libfabric 2"
     )
     parser.add_argument("modules", nargs="*", help="of mpi4py's suite, instead of all")
     args = parser.parse_args()
@@ -50,7 +52,7 @@ def main():
     chosen = install(args.mpi.split(","), args.provider)
     ours = libraries.percale()
     libraries.require(ours.path.exists(), f"{ours.path} is missing: make build")
-    run = Run(args, [(each, library(args, each, ours)) for each in chosen])
+    run = Run(args, [(each, one) for each in chosen for one in on(args, each, ours)])
     for part in args.parts.split(","):
         {"c": run.programs, "imb": run.benchmarks, "mpi4py": run.mpi4py}[part]()
     if run.complaints:
@@ -59,11 +61,15 @@ def main():
     return 1 if run.complaints else 0
 
 
-def library(args, each, ours):
-    """What an MPI library's jobs run on."""
+def on(args, each, ours):
+    """What an MPI library's jobs run on, one after the other."""
     if args.upstream:
-        return each.upstream()
-    return libraries.Mixed(ours, each.upstream()) if args.mixed else ours
+        return [each.upstream()]
+    if not args.mixed:
+        return [ours]
+    # Reliable datagrams of releases before 2.0 are another protocol.
+    theirs = libraries.wheel() if each.name == "debian" else each.upstream()
+    return [libraries.Mixed(ours, theirs), libraries.Mixed(theirs, ours)]
 
 
 def install(names, provider):
@@ -99,31 +105,33 @@ class Run:
     def programs(self):
         """The C programs, on every MPI library."""
         for each, library in self._pairs:
+            title = f"C programs{library.mark}"
             for source in PROGRAMS:
                 for ranks in self._some(2, 4):
-                    what = f"{each.title}, {ranks} ranks, {source}.c"
+                    what = f"{each.title}, {ranks} ranks, {source}.c{library.mark}"
                     try:
                         parts = mpi.program(each, library, ranks, source, 180).parts
                         say(f"{what}: {', '.join(parts[:-1])}")
-                        self._count(row(each, ranks, "C programs", source, len(parts) - 1))
+                        self._count(row(each, ranks, title, source, len(parts) - 1))
                     except Failed as failure:
                         self._complain(what, failure)
-                        self._count(row(each, ranks, "C programs", source, **of(failure)))
+                        self._count(row(each, ranks, title, source, **of(failure)))
 
     def benchmarks(self):
         """The Intel MPI Benchmarks, where their binary interface fits."""
         for each, library in self._pairs:
             if each.abi != "mpich" or not mpi.intel().prefix.exists():
                 continue
+            title = f"benchmarks{library.mark}"
             for name, ranks, options in self._benchmarks(each):
-                what = f"{each.title}, {ranks} ranks, {name}"
+                what = f"{each.title}, {ranks} ranks, {name}{library.mark}"
                 try:
                     count = imb.whole(each, library, ranks, name, 180, options)
                     say(f"{what}: {count} benchmarks")
-                    self._count(row(each, ranks, "benchmarks", name, count))
+                    self._count(row(each, ranks, title, name, count))
                 except Failed as failure:
                     self._complain(what, failure)
-                    self._count(row(each, ranks, "benchmarks", name, **of(failure)))
+                    self._count(row(each, ranks, title, name, **of(failure)))
 
     def _benchmarks(self, each):
         # Seconds for each line of a table, at most.
@@ -139,8 +147,10 @@ class Run:
         for each, library in self._pairs:
             if each.python is None:
                 continue
-            for ranks in self._some(2) if self._args.quick else self._some(1, 2, 4):
+            pairs_only = self._args.quick or self._args.mixed
+            for ranks in self._some(2) if pairs_only else self._some(1, 2, 4):
                 for native, title in self._variants(each, ranks):
+                    title += library.mark
                     for module in self._modules(ranks, source, native):
                         options = choice(each, ranks, module, known)
                         about = each, library, ranks, source, module, SECONDS[ranks], options, native
@@ -159,6 +169,8 @@ class Run:
             names = self._args.modules
         elif self._args.quick:
             names = QUICK
+        elif self._args.mixed:
+            names = [name for name in names if re.match(TWO_LIBRARIES, name)]
         if native:
             names = [name for name in names if name in ("test_rma", "test_rma_nb")]
         if ranks == 4:

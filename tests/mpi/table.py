@@ -29,7 +29,7 @@ def page(provider, ours, theirs, mixed):
     for key, row in sorted(ours.items()):
         lines.append(line(key, row, theirs.get(key)))
     for (mpi, ranks, what), row in sorted(mixed.items()):
-        lines.append(line((mpi, ranks, f"{what}, mixed"), row, row))
+        lines.append(line((mpi, ranks, what), row, row))
     table = "\n".join(lines) + "\n"
     begin, end = (mark.replace("PROVIDER", provider) for mark in MARKS)
     before, rest = PAGE.read_text(encoding="utf-8").split(begin)

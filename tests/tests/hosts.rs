@@ -124,6 +124,12 @@ fn sixteen_senders_of_unexpected_messages() {
     Program::new("queues").run(&["senders"]);
 }
 
+/// Who has read a completion may call nothing any more: what has completed is under way.
+#[test]
+fn what_has_completed_arrives() {
+    Program::new("queues").run(&["leaves"]);
+}
+
 #[test]
 fn an_error_names_its_peer() {
     Program::new("queues").run(&["third"]);

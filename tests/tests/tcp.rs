@@ -2,7 +2,10 @@
 
 use std::{path::Path, process::Command, time::Duration};
 
-use percale_tests::programs::{Running, compile};
+use percale_tests::{
+    programs::{Running, compile},
+    rig::Program,
+};
 
 /// No program takes longer, on a busy machine either.
 const DEADLINE: Duration = Duration::from_secs(70);
@@ -17,6 +20,46 @@ fn extensions() {
 #[test]
 fn shared_receive() {
     run("shared_receive", &[]);
+}
+
+/// Of small messages posted in a row the first eight leave at once, the others in company.
+#[test]
+fn messages_leave_with_others() {
+    setting(&[], &["staged", "8", "8"]);
+    setting(&[("FI_TCP_STAGING_SBUF_SIZE", "4096")], &["staged", "60", "99"]);
+    setting(&[("FI_TCP_STAGING_SBUF_SIZE", "0")], &["staged", "100", "100"]);
+    setting(&[("FI_TCP_COALESCE", "0")], &["staged", "100", "100"]);
+}
+
+#[test]
+fn bytes_are_read_ahead() {
+    setting(&[], &["ahead", "100", "100"]);
+    setting(&[("FI_TCP_PREFETCH_RBUF_SIZE", "0")], &["ahead", "1", "50"]);
+}
+
+#[test]
+fn sockets_without_delay() {
+    setting(&[], &["nodelay", "1"]);
+    setting(&[("FI_TCP_NODELAY", "0")], &["nodelay", "0"]);
+}
+
+#[test]
+fn ports_of_a_range() {
+    let range = [("FI_TCP_PORT_LOW_RANGE", "21000"), ("FI_TCP_PORT_HIGH_RANGE", "21007")];
+    setting(&range, &["ports", "21000", "21007"]);
+}
+
+#[test]
+fn sizes_of_queues_and_injected_messages() {
+    setting(&[], &["sizes", "256", "256", "128"]);
+    let sizes = [("FI_TCP_TX_SIZE", "32"), ("FI_TCP_RX_SIZE", "64"), ("FI_TCP_MAX_INJECT", "4000")];
+    setting(&sizes, &["sizes", "32", "64", "4000"]);
+}
+
+/// What a setting does, seen from outside.
+fn setting(variables: &[(&'static str, &'static str)], args: &[&str]) {
+    let program = Program::new("settings").with("PERCALE_PROVIDER", "tcp");
+    variables.iter().fold(program, |program, (name, value)| program.with(name, value)).run(args);
 }
 
 /// Nothing is printed, whatever is refused.

@@ -18,18 +18,22 @@ fn program(name: &str) -> Program {
     Program::new(name).with("PERCALE_PROVIDER", "tcp").with("FI_TCP_CONNECT_TIMEOUT", "1")
 }
 
-/// With a second host, which needs a network namespace of its own.
-fn wires(cases: &[&str]) {
+/// With other hosts, which need network namespaces of their own.
+fn hosts(name: &str, cases: &[&str]) {
     if unshare(&[]).is_none() {
         return;
     }
-    let program = Program::new("wires")
+    let program = Program::new(name)
         .with("PERCALE_PROVIDER", "tcp")
         .with("FI_TCP_CONNECT_TIMEOUT", "3")
         .with("FI_TCP_PEER_TIMEOUT", "3");
     for case in cases {
         program.run(&[case]);
     }
+}
+
+fn wires(cases: &[&str]) {
+    hosts("wires", cases);
 }
 
 #[test]
@@ -80,6 +84,12 @@ fn a_sleeping_child_does_not_keep_its_dead_parents_port() {
 #[test]
 fn a_server_that_is_not_there_yet() {
     program("restarts").run(&["early"]);
+}
+
+/// Thousands of attempts.
+#[test]
+fn nobody_is_at_many_addresses() {
+    program("restarts").run(&["never"]);
 }
 
 #[test]
@@ -136,6 +146,17 @@ fn a_peer_of_another_protocol_is_told_no() {
 #[test]
 fn headers_with_impossible_numbers() {
     program("strangers").run(&["headers"]);
+}
+
+/// Who says that a live peer has been started anew.
+#[test]
+fn a_live_peer_in_whose_name_another_comes() {
+    program("strangers").with("FI_TCP_CONNECT_TIMEOUT", "5").run(&["forged"]);
+}
+
+#[test]
+fn a_message_for_which_there_is_no_memory() {
+    program("strangers").run(&["memory"]);
 }
 
 /// What a connection takes, what many idle ones cost, and their end.
@@ -205,6 +226,12 @@ fn sixteen_senders_of_unexpected_messages() {
     program("queues").run(&["senders"]);
 }
 
+/// Who has read a completion may call nothing any more: what has completed is under way.
+#[test]
+fn what_has_completed_arrives() {
+    program("queues").run(&["leaves"]);
+}
+
 #[test]
 fn an_error_names_its_peer() {
     program("queues").run(&["third"]);
@@ -223,6 +250,12 @@ fn two_sleepers_share_one_core() {
 #[test]
 fn address_vectors_agree_with_a_model() {
     program("vector").run(&[if long() { "200000" } else { "10000" }]);
+}
+
+/// Hints that are wrong in one way: the report names that attribute first.
+#[test]
+fn reasons_name_the_wrong_attribute() {
+    program("wrong").run(&[]);
 }
 
 #[test]
@@ -246,6 +279,12 @@ fn automatic_progress() {
     program("guest").run(&["automatic"]);
 }
 
+/// The sender makes no call once it has posted.
+#[test]
+fn what_is_posted_leaves() {
+    program("guest").run(&["posted"]);
+}
+
 #[test]
 fn transfers_of_every_kind_and_size() {
     program("transfers").run(&NO_DENIAL);
@@ -254,6 +293,29 @@ fn transfers_of_every_kind_and_size() {
 #[test]
 fn manners_of_a_guest() {
     program("guest").run(&["manners"]);
+}
+
+/// Sockets are full of other things.
+#[test]
+fn atomics_that_find_no_room() {
+    program("edges").run(&["full-rings"]);
+}
+
+/// Whoever opens its whole address space is asked for what is not there.
+#[test]
+fn addresses_where_nothing_is() {
+    program("edges").run(&["address-space"]);
+}
+
+/// An answer that has begun to leave ends with its region, and the reader is told.
+#[test]
+fn a_region_closed_under_a_read() {
+    program("edges").run(&["closed-region"]);
+}
+
+#[test]
+fn injected_messages_outlive_their_endpoint() {
+    program("edges").run(&["injected"]);
 }
 
 #[test]
@@ -302,4 +364,22 @@ fn neighbours_among_many_interfaces() {
 #[test]
 fn behind_an_address_translator() {
     wires(&["behind"]);
+}
+
+/// Nobody can connect to a host, but operations towards it use what it has begun.
+#[test]
+fn behind_a_wall() {
+    hosts("routes", &["wall"]);
+}
+
+/// Endpoints at two interfaces on one subnet are told apart.
+#[test]
+fn two_interfaces_on_one_subnet() {
+    hosts("routes", &["twins"]);
+}
+
+/// An endpoint at all addresses, and peers that reach it at different ones.
+#[test]
+fn a_host_in_two_subnets() {
+    hosts("routes", &["homes"]);
 }

@@ -89,22 +89,13 @@ impl<E: Endpoint> Cq<E> {
         !self.endpoints.is_empty()
     }
 
-    /// Moves entries into `out` (`fi_cq_read`, `fi_cq_readfrom`), and drives progress when none
-    /// waits. What waits is handed out first, since progress takes further messages in: programs
-    /// that look for messages (`FI_PEEK`) between two reads count on seeing them in the order in
-    /// which they have read. With no room it only drives progress: `EAGAIN` when the queue is
-    /// empty, else 0.
+    /// Drives progress, then moves entries into `out` (`fi_cq_read`, `fi_cq_readfrom`). With no
+    /// room it only drives progress: `EAGAIN` when the queue is empty, else 0.
     #[inline]
     pub fn read(&self, out: &mut EntryBuf) -> Read {
         if !out.has_room() {
             self.endpoints.progress();
             return if self.queue.has_entries() { Ok(0) } else { Err(Errno::EAGAIN) };
-        }
-        if !self.queue.seems_empty() {
-            match self.queue.read(out) {
-                Err(Errno::EAGAIN) => {} // Another thread was faster.
-                done => return done,
-            }
         }
         self.endpoints.progress_into(&self.queue, out);
         match (out.used(), self.queue.seems_empty()) {

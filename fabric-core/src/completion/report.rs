@@ -132,12 +132,22 @@ impl<L: Lock> Report<L> {
             .and_then(|(_, counter)| counter.as_deref())
     }
 
+    /// Whether the success of an operation that this endpoint starts will be an entry.
+    #[inline]
+    pub const fn tells(&self, interest: &Interest) -> bool {
+        match &self.tx {
+            Some(tx) => {
+                !interest.silent && (!tx.selective || interest.flags.contains(Flags::COMPLETION))
+            }
+            None => false,
+        }
+    }
+
     /// An operation that this endpoint started has succeeded. `kind`: its completion flags.
     #[inline]
     pub fn sent(&mut self, interest: &Interest, kind: Flags, bytes: usize) {
-        if let Some(tx) = &self.tx
-            && !interest.silent
-            && (!tx.selective || interest.flags.contains(Flags::COMPLETION))
+        if self.tells(interest)
+            && let Some(tx) = &self.tx
         {
             deliver(&tx.queue, &mut self.reader, Entry::new(interest.context, kind));
         }

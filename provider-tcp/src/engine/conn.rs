@@ -1,8 +1,10 @@
 //! HOT. One connection: what is on its way in each direction.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Instant,
+};
 
-use super::atomics::Operands;
 use fabric_core::{
     inbox::{Arrival, Receive},
     matching::PeerId,
@@ -11,7 +13,7 @@ use fabric_core::{
     slab::Handle,
 };
 
-use super::life::Pulse;
+use super::{atomics::Operands, burst::Burst, claims::Claim, leaving::Leaving, life::Pulse};
 use crate::{
     frame::{
         Endian,
@@ -39,6 +41,10 @@ pub(crate) struct Conn<S> {
     pub(crate) from: Option<crate::address::SocketAddress>,
     /// When a hand-shake that makes no progress is given up.
     pub(crate) deadline: Option<Instant>,
+    /// The request has been read, and waits.
+    pub(crate) claim: Option<Claim>,
+    /// Requests that wait for a sign of life on this connection.
+    pub(crate) claimants: u32,
     pub(crate) rx: Rx,
     pub(crate) tx: Tx,
     /// Operations that wait for an acknowledgement, oldest first.
@@ -47,10 +53,14 @@ pub(crate) struct Conn<S> {
     pub(crate) reads: VecDeque<Handle>,
     /// Atomic operations that wait for old values, oldest first.
     pub(crate) fetches: VecDeque<Handle>,
-    /// Announced messages of ours that wait to be asked for, by index.
-    pub(crate) announced: Vec<(RtsIndex, Handle)>,
-    /// Announced messages that we have asked for.
-    pub(crate) asked: Vec<(RtsIndex, Asked)>,
+    /// Announced messages of ours that wait to be asked for.
+    pub(crate) announced: BTreeMap<RtsIndex, Handle>,
+    /// The index of the last of them.
+    pub(crate) last_index: u16,
+    /// Indices under which the peer has announced messages whose bytes have not come.
+    pub(crate) offered: BTreeSet<RtsIndex>,
+    /// Those of them that we have asked for.
+    pub(crate) asked: BTreeMap<RtsIndex, Asked>,
     /// Looks in a row that found nothing.
     pub(crate) idle: u32,
     pub(crate) pulse: Pulse,
@@ -204,6 +214,8 @@ pub(crate) struct Tx {
     pub(crate) out: Vec<u8>,
     /// Bytes of `out` that have left.
     pub(crate) sent: usize,
+    /// Operations in `out` whose end has not been told.
+    pub(crate) leaving: Leaving,
     /// A payload that leaves from where it is. Its header is the end of `out`.
     pub(crate) current: Option<Current>,
     /// Answers that wait for the end of `current`.
@@ -212,10 +224,11 @@ pub(crate) struct Tx {
     pub(crate) queue: VecDeque<Handle>,
     /// Messages sent, modulo 256.
     pub(crate) id: u8,
-    /// Sends since the progress call that is named.
-    pub(crate) burst: (u32, u32),
+    pub(super) burst: Burst,
     /// The socket took less than it was given.
     pub(crate) blocked: bool,
+    /// The socket holds back what it was given last.
+    pub(crate) held: bool,
     /// Listed for the next progress call.
     pub(crate) listed: bool,
 }
@@ -274,13 +287,17 @@ impl<S> Conn<S> {
             extensions: false,
             from: None,
             deadline: None,
+            claim: None,
+            claimants: 0,
             rx: Rx { carry: Vec::new(), phase: Phase::Header },
             tx: Tx::default(),
             acks: VecDeque::new(),
             reads: VecDeque::new(),
             fetches: VecDeque::new(),
-            announced: Vec::new(),
-            asked: Vec::new(),
+            announced: BTreeMap::new(),
+            last_index: 0,
+            offered: BTreeSet::new(),
+            asked: BTreeMap::new(),
             idle: 0,
             pulse: Pulse::default(),
             watched: Interest { read: false, write: false },
@@ -314,7 +331,7 @@ impl<S> Conn<S> {
             Some(Current::Op { op, .. }) => Some(*op),
             _ => None,
         };
-        let announced = self.announced.iter().map(|(_, op)| *op);
+        let announced = self.announced.values().copied();
         let asked_for = self.tx.control.iter().filter_map(|control| match control {
             Control::Announced { op, .. } => Some(*op),
             _ => None,
@@ -328,26 +345,35 @@ impl<S> Conn<S> {
             .chain(self.tx.queue.iter().copied())
     }
 
-    /// What there is to read has to wait in the socket.
+    /// Nothing keeps what comes next waiting in its socket.
     #[inline]
-    pub(crate) fn must_not_read(&self) -> bool {
-        matches!(self.rx.phase, Phase::Stalled(_))
-            || self.layer.as_ref().is_some_and(|layer| layer.paused)
+    pub(crate) fn takes_more(&self) -> bool {
+        !matches!(self.rx.phase, Phase::Stalled(_))
+            && !self.tx.is_swamped()
+            && !self.layer.as_ref().is_some_and(|layer| layer.paused)
     }
 
     /// What the net should tell.
     pub(crate) fn interest(&self) -> Interest {
         Interest {
-            read: !self.must_not_read() && self.state != State::Connecting,
+            read: self.takes_more() && self.state != State::Connecting && self.claim.is_none(),
             write: self.tx.blocked || self.state == State::Connecting,
         }
     }
 
-    /// The first index that no announced message of ours has.
-    pub(crate) fn free_index(&self) -> Option<RtsIndex> {
-        (1..=RtsIndex::MAX)
-            .filter_map(RtsIndex::new)
-            .find(|index| self.announced.iter().all(|(used, _)| used != index))
+    /// An index that no announced message of ours has: the next one in turn.
+    pub(crate) fn free_index(&mut self) -> Option<RtsIndex> {
+        let last = RtsIndex::last(self.extensions);
+        if self.announced.len() >= usize::from(last) {
+            return None;
+        }
+        loop {
+            self.last_index = if self.last_index >= last { 1 } else { self.last_index + 1 };
+            let index = RtsIndex::new(self.last_index, self.extensions)?;
+            if !self.announced.contains_key(&index) {
+                return Some(index);
+            }
+        }
     }
 }
 

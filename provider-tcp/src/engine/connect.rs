@@ -2,7 +2,8 @@
 //!
 //! Two endpoints that reach for each other at the same time must agree which connection stays: it is
 //! the one that the endpoint with the higher address has opened. A peer that opens another while one
-//! is up has either been started anew, then it brings another [`Identity`], or is mistaken.
+//! is up has either been started anew, then it brings another [`Identity`] (see [`super::claims`]), or
+//! is mistaken.
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -10,6 +11,7 @@ use fabric_core::{Errno, Result, lock::Lock, log::Subsys, matching::PeerId, slab
 
 use super::{
     Core, Engine, Ep, Identity, LISTENER,
+    claims::Verdict,
     conn::{CM_MAX, Conn, State},
     timers::Due,
 };
@@ -114,7 +116,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let (local, patience) = (state.local, state.limits.connect);
         let Some(target) = state.peers.get_mut(peer as usize) else { return };
         target.conn = None;
-        if target.waiting.is_empty() {
+        if target.waiting.is_empty() && !target.asking.is_pending() {
             target.attempts_end();
             return;
         }
@@ -130,6 +132,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             self.schedule(at, Due::Again(ep, peer));
             return;
         }
+        target.asking.fail(reason, now);
         target.attempts_end();
         let address = target.address;
         let waiting = std::mem::take(&mut target.waiting);
@@ -214,9 +217,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// Reads a connection's first message. `true` if there was something.
     pub(super) fn greet(&mut self, handle: Handle) -> bool {
         let Some(conn) = self.conns.get_mut(handle) else { return false };
-        if matches!(conn.state, State::Connecting | State::Waiting) {
-            // Readable before it is connected: it has failed, and will be told as writable. Or the
-            // peer does not wait for its answer.
+        if matches!(conn.state, State::Connecting | State::Waiting) || conn.claim.is_some() {
+            // Readable before it is connected: it has failed, and will be told as writable. A request
+            // that waits is looked at in its time, or is being answered.
             return false;
         }
         let have = conn.rx.carry.len();
@@ -247,11 +250,20 @@ impl<L: Lock, N: Net> Engine<L, N> {
             }
             return true;
         }
+        self.hear(handle);
+        true
+    }
+
+    /// Acts on a connection's first message.
+    pub(super) fn hear(&mut self, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(handle) else { return };
         let message = std::mem::take(&mut conn.rx.carry);
         if let Err(reason) = self.greeted(handle, &message) {
             self.down(handle, reason);
+        } else if let Some(conn) = self.conns.get_mut(handle).filter(|conn| conn.claim.is_some()) {
+            // It waits.
+            conn.rx.carry = message;
         }
-        true
     }
 
     fn greeted(&mut self, handle: Handle, message: &[u8]) -> Result<()> {
@@ -332,7 +344,12 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 return self.refuse(handle, greeting);
             }
             if other.state == State::Open {
-                fabric_core::info!("tcp", Subsys::EpCtrl, "{address:?} has been started anew");
+                match self.judge(handle, rival, address)? {
+                    Verdict::Believed => {}
+                    Verdict::Refused => return self.refuse(handle, greeting),
+                    Verdict::Open => return Ok(()),
+                }
+                fabric_core::info!("tcp", Subsys::EpCtrl, "{address} has been started anew");
                 self.down(rival, Errno::ECONNRESET);
             } else {
                 self.conns.remove(rival);
@@ -381,6 +398,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     pub(super) fn refuse_with(&mut self, handle: Handle, data: &[u8]) -> Result<()> {
         let Some(mut conn) = self.conns.remove(handle) else { return Ok(()) };
+        self.withdraw_claim(conn.claim);
         let message = CmMessage::new(CmKind::Reject, data).map_err(|_| Errno::EINVAL)?;
         // A peer that has left needs no refusal.
         let _ = send_whole(&mut conn.stream, &message);
@@ -390,6 +408,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// Messages may travel now.
     pub(super) fn open(&mut self, handle: Handle, identity: Identity) {
+        self.settle_claim(handle);
         let Some(conn) = self.conns.get_mut(handle) else { return };
         conn.state = State::Open;
         conn.deadline = None;
@@ -418,6 +437,7 @@ impl super::Peer {
     const fn attempts_end(&mut self) {
         (self.retry, self.give_up, self.failures) = (None, None, 0);
         self.given_time = false;
+        self.asking.end();
     }
 }
 
@@ -479,7 +499,7 @@ fn cm_len(bytes: &[u8]) -> std::result::Result<usize, CmError> {
 /// on its socket, so there is room.
 pub(crate) fn send_whole(stream: &mut impl Stream, message: &CmMessage) -> Result<()> {
     let bytes = message.bytes();
-    match stream.send(bytes, &fabric_core::mem::Buffers::EMPTY)? {
+    match stream.send(bytes, &fabric_core::mem::Buffers::EMPTY, false)? {
         n if n == bytes.len() => Ok(()),
         _ => Err(Errno::EIO),
     }

@@ -1,5 +1,7 @@
 //! PENDING. The end of a connection: everything that depends on it completes now, with the reason.
 
+use std::collections::BTreeMap;
+
 use fabric_core::{Errno, lock::Lock, slab::Handle};
 
 use super::{
@@ -17,6 +19,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
     pub(super) fn down(&mut self, handle: Handle, reason: Errno) {
         let Some(conn) = self.conns.remove(handle) else { return };
         self.hot.retain(|hot| *hot != handle);
+        self.withdraw_claim(conn.claim);
         let (ep, peer, state) = (conn.ep, conn.peer, conn.state);
         if let Some((_, context)) = self.core.receiver(ep) {
             context.stalled.retain(|stalled| *stalled != handle);
@@ -114,6 +117,9 @@ impl<L: Lock> Core<L> {
         for op in conn.operations() {
             self.finish(op, Err(reason));
         }
+        if let Some(ep) = self.eps.get_mut(conn.ep) {
+            conn.tx.leaving.fail(ep, conn.peer, reason);
+        }
         self.cut_receives(conn.ep, conn.rx.phase, conn.asked, reason);
         self.peer_down(conn.ep, conn.peer, Some(handle), reason);
     }
@@ -123,7 +129,7 @@ impl<L: Lock> Core<L> {
         &mut self,
         ep: Handle,
         phase: Phase,
-        asked: Vec<(RtsIndex, Asked)>,
+        asked: BTreeMap<RtsIndex, Asked>,
         reason: Errno,
     ) {
         match phase {
@@ -135,7 +141,7 @@ impl<L: Lock> Core<L> {
             }
             _ => {}
         }
-        for (_, asked) in asked {
+        for asked in asked.into_values() {
             if let Some(receive) = asked.receive {
                 self.received(ep, &receive, &asked.arrival, Err(reason));
             }

@@ -83,6 +83,7 @@ impl Peer {
             listed: None,
             conn: None,
             waiting: std::collections::VecDeque::new(),
+            asking: super::Asking::default(),
             failures: 0,
             retry: None,
             give_up: None,
@@ -91,6 +92,7 @@ impl Peer {
             identity: super::Identity::default(),
             sender: super::Sender::default(),
             kept: 0,
+            queued: 0,
         }
     }
 

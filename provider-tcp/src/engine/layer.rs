@@ -17,9 +17,10 @@ use super::{
     Core, Engine, Identity,
     conn::{Conn, Layered, Pieces, Sink, State},
     connect::send_whole,
+    leaving::Leave,
     receive::{Begun, Broken},
     timers::Due,
-    transmit::{BATCH, FRONT, Front, STAGED_MAX, TxKind, TxOp},
+    transmit::{FRONT, Front, STAGED_MAX, TxKind, TxOp},
 };
 use crate::{
     address::SocketAddress,
@@ -166,9 +167,14 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let at = conn.tx.out.len();
         conn.tx.out.resize(at + body.len(), 0);
         body.gather(0, &mut conn.tx.out[at..]);
-        let more = more || !ep.limits.leaves_at_once(conn, self.round);
-        let later = more && conn.tx.staged() < BATCH;
-        self.dispatch(handle, later);
+        let leave = if more {
+            Leave::Staged
+        } else if conn.tx.burst.is_among_first(self.round, ep.limits.coalesce) {
+            Leave::Now
+        } else {
+            Leave::Held
+        };
+        self.dispatch(handle, leave);
         Ok(())
     }
 
@@ -236,7 +242,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
         };
         let op = self.core.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
         conn.tx.queue.push_back(op);
-        self.dispatch(handle, flags.contains(Flags::MORE));
+        let more = flags.contains(Flags::MORE);
+        self.dispatch(handle, if more { Leave::Staged } else { Leave::Now });
         Ok(())
     }
 

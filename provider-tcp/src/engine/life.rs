@@ -113,7 +113,7 @@ mod tests {
     const PAUSE: Duration = Duration::from_secs(1);
 
     fn life(again: u8, probes: u8, silence: u64) -> Life {
-        Life { owes: true, again, probes, silence: Duration::from_secs(silence) }
+        Life { owes: true, again, probes, silence: Duration::from_secs(silence), ended: false }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use fabric_core::{
 };
 
 use super::{
-    Body, Core, Engine, Msg, SCRATCH,
+    Body, Core, Engine, Msg,
     conn::{Conn, Control, Phase, Sink, State},
     remote::commit,
 };
@@ -41,6 +41,8 @@ pub(super) enum Begun {
     Payload(Sink),
     /// Nothing follows.
     Done,
+    /// The payload was there, and is where it belongs.
+    Whole,
     /// It has to wait.
     Stall,
 }
@@ -51,7 +53,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let Some(conn) = self.conns.get_mut(handle) else { return false };
         let mut moved = false;
         for _ in 0..TURNS {
-            if conn.must_not_read() {
+            if !conn.takes_more() {
                 break;
             }
             if conn.state != State::Open {
@@ -220,9 +222,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let Some(conn) = self.conns.get_mut(handle) else { return };
         let Phase::Stalled(header) = conn.rx.phase else { return };
         conn.rx.phase = Phase::Header;
-        match self.core.begin_at(handle, conn, &header) {
-            Ok(true) => self.read_carried(handle),
-            Ok(false) => {}
+        match self.core.begin_at(handle, conn, &header, &[]) {
+            Ok(Some(_)) => self.read_carried(handle),
+            Ok(None) => {}
             Err(reason) => self.down(handle, reason),
         }
     }
@@ -259,7 +261,8 @@ impl<L: Lock> Core<L> {
             return Ok(More::Yes);
         }
         let carried = conn.rx.carry.len();
-        let ahead = if direct.len() >= LARGE { AHEAD } else { SCRATCH / 2 };
+        let ahead = scratch.len() / 2;
+        let ahead = if direct.len() >= LARGE { ahead.min(AHEAD) } else { ahead };
         let room = carried + ahead;
         let Some(rest) = scratch.get_mut(carried..room) else { return Err(Errno::EPROTO) };
         let want = direct.len() + rest.len();
@@ -271,7 +274,7 @@ impl<L: Lock> Core<L> {
         };
         let placed = n.min(direct.len());
         if placed != 0 {
-            self.advance(me, conn, placed)?;
+            self.advance(conn, placed)?;
         }
         if n > placed {
             scratch[..carried].copy_from_slice(&conn.rx.carry);
@@ -300,14 +303,15 @@ impl<L: Lock> Core<L> {
                     let n = (*left).min(bytes.len() - at);
                     sink.fill(*got, &bytes[at..at + n]);
                     at += n;
-                    self.advance(me, conn, n)?;
+                    self.advance(conn, n)?;
                 }
                 Phase::Header => {
                     match parse(&bytes[at..], conn.endian, conn.extensions, &mut header) {
                         Ok(Parsed::Short(_)) => break,
                         Ok(Parsed::Whole(len)) => {
                             at += len;
-                            self.begin_at(me, conn, &header)?;
+                            let taken = self.begin_at(me, conn, &header, &bytes[at..])?;
+                            at += taken.unwrap_or(0);
                         }
                         Err(error) => {
                             self.say_broken(conn, &error);
@@ -331,7 +335,7 @@ impl<L: Lock> Core<L> {
 
     /// Bytes have arrived in their place.
     #[inline]
-    fn advance<S>(&mut self, me: Handle, conn: &mut Conn<S>, n: usize) -> Result<(), Broken> {
+    fn advance<S>(&mut self, conn: &mut Conn<S>, n: usize) -> Result<(), Broken> {
         let Phase::Payload { got, left, .. } = &mut conn.rx.phase else { return Ok(()) };
         *got += n;
         *left -= n.min(*left);
@@ -340,34 +344,42 @@ impl<L: Lock> Core<L> {
         }
         let got = *got;
         match std::mem::replace(&mut conn.rx.phase, Phase::Header) {
-            Phase::Payload { sink, .. } => self.end(me, conn, sink, got),
+            Phase::Payload { sink, .. } => self.end(conn, sink, got),
             _ => Ok(()),
         }
     }
 
-    /// A header has arrived. `false`: it has to wait.
+    /// A header has arrived, and `behind` it what has been read with it. Returns how many bytes of
+    /// that are taken, which are all of the payload or none. `None`: it has to wait.
     #[inline]
     pub(super) fn begin_at<S>(
         &mut self,
         me: Handle,
         conn: &mut Conn<S>,
         header: &Header,
-    ) -> Result<bool, Broken> {
-        match self.begin(me, conn, header)? {
+        behind: &[u8],
+    ) -> Result<Option<usize>, Broken> {
+        let left = header.payload_len();
+        match self.begin(me, conn, header, behind)? {
             Begun::Done => {}
-            Begun::Payload(sink) if header.payload_len() == 0 => self.end(me, conn, sink, 0)?,
-            Begun::Payload(sink) => {
-                conn.rx.phase = Phase::Payload { sink, got: 0, left: header.payload_len() };
+            Begun::Whole => return Ok(Some(left)),
+            Begun::Payload(mut sink) => {
+                if let Some(payload) = behind.get(..left) {
+                    sink.fill(0, payload);
+                    self.end(conn, sink, left)?;
+                    return Ok(Some(left));
+                }
+                conn.rx.phase = Phase::Payload { sink, got: 0, left };
             }
             Begun::Stall => {
                 conn.rx.phase = Phase::Stalled(*header);
                 if let Some((_, context)) = self.receiver(conn.ep) {
                     context.stalled.push(me);
                 }
-                return Ok(false);
+                return Ok(None);
             }
         }
-        Ok(true)
+        Ok(Some(0))
     }
 
     #[inline]
@@ -376,9 +388,10 @@ impl<L: Lock> Core<L> {
         me: Handle,
         conn: &mut Conn<S>,
         header: &Header,
+        behind: &[u8],
     ) -> Result<Begun, Broken> {
         match header.op() {
-            Op::Message | Op::Tagged => self.begin_message(conn, header),
+            Op::Message | Op::Tagged => self.begin_message(conn, header, behind),
             Op::Ack => self.acked(conn),
             Op::Read => self.serve(conn, header),
             Op::ReadResponse => self.begin_read_response(conn, header).map(Begun::Payload),
@@ -393,12 +406,16 @@ impl<L: Lock> Core<L> {
     }
 
     #[inline]
-    fn begin_message<S>(&mut self, conn: &mut Conn<S>, header: &Header) -> Result<Begun, Broken> {
+    fn begin_message<S>(
+        &mut self,
+        conn: &mut Conn<S>,
+        header: &Header,
+        behind: &[u8],
+    ) -> Result<Begun, Broken> {
         let ack = wants_ack(header);
         if conn.layer.is_some() {
             return self.begin_packet(conn, header, ack);
         }
-        let waits = conn.waits_for_answers();
         let (ep, context) = self.receiver(conn.ep).ok_or(Errno::EPROTO)?;
         let sender = context.sender(conn.ep, conn.peer);
         let arrival = arrival(sender, header, header.payload_len());
@@ -408,8 +425,19 @@ impl<L: Lock> Core<L> {
         }
         if let Some(receive) = context.inbox.take_receive(&arrival) {
             ep.stats.received += 1;
-            return Ok(Begun::Payload(Sink::Receive { receive, arrival, ack }));
+            let Some(payload) = behind.get(..arrival.len) else {
+                return Ok(Begun::Payload(Sink::Receive { receive, arrival, ack }));
+            };
+            // Most small messages end here.
+            let placed = receive.buffers.fill(0, payload);
+            let src = ep.source(ep.peer_of(arrival.key));
+            context.inbox.complete(&mut ep.report, &receive, &arrival, src, Ok(placed));
+            if ack {
+                conn.tx.control.push_back(Control::Head(Header::ack()));
+            }
+            return Ok(Begun::Whole);
         }
+        let waits = conn.waits_for_answers();
         if !self.hold(conn.ep, conn.peer, arrival.len, waits) {
             return Ok(Begun::Stall);
         }
@@ -446,14 +474,7 @@ impl<L: Lock> Core<L> {
     }
 
     /// A payload is complete.
-    fn end<S>(
-        &mut self,
-        me: Handle,
-        conn: &mut Conn<S>,
-        sink: Sink,
-        got: usize,
-    ) -> Result<(), Broken> {
-        let _ = me;
+    fn end<S>(&mut self, conn: &mut Conn<S>, sink: Sink, got: usize) -> Result<(), Broken> {
         let ack = match sink {
             Sink::Receive { receive, arrival, ack } => {
                 let placed = receive.buffers.len().min(got);

@@ -24,8 +24,8 @@ use crate::{
     net::Net,
 };
 
-/// Reads of up to this many bytes are copied when they arrive, so that nothing has to wait for the
-/// answer to leave.
+/// Reads of up to this many bytes are copied when they arrive, while what is staged leaves, so that
+/// nothing has to wait for the answer to leave.
 const COPIED: usize = 16 << 10;
 
 impl<L: Lock, N: Net> Engine<L, N> {
@@ -147,7 +147,8 @@ impl<L: Lock> Core<L> {
             }
         };
         let len = header.ranges().total();
-        if len <= COPIED && conn.tx.current.is_none() && conn.tx.control.is_empty() {
+        let at_once = conn.tx.current.is_none() && conn.tx.control.is_empty();
+        if len <= COPIED && at_once && conn.tx.staged() < self.batch {
             conn.tx.head(conn.endian, &Header::read_response(len));
             let mut at = conn.tx.out.len();
             conn.tx.out.resize(at + len, 0);

@@ -12,6 +12,7 @@ use fabric_core::{
 use super::{
     Body, Core,
     conn::{Asked, Conn, Control, Sink},
+    pressure::ASKED_MAX,
     receive::{Broken, arrival, wants_ack},
 };
 use crate::frame::head::{Header, RtsIndex};
@@ -25,7 +26,8 @@ impl<L: Lock> Core<L> {
         header: &Header,
     ) -> Result<(), Broken> {
         let index = header.index().ok_or(Errno::EPROTO)?;
-        if !conn.rendezvous || conn.asked.iter().any(|(used, _)| *used == index) {
+        let too_many = conn.offered.len() >= ASKED_MAX;
+        if !conn.rendezvous || too_many || !conn.offered.insert(index) {
             return Err(Errno::EPROTO);
         }
         let ack = wants_ack(header);
@@ -52,7 +54,7 @@ impl<L: Lock> Core<L> {
         arrival: Arrival,
         ack: bool,
     ) {
-        conn.asked.push((index, Asked { receive: Some(receive), arrival, ack }));
+        conn.asked.insert(index, Asked { receive: Some(receive), arrival, ack });
         conn.tx.control.push_back(Control::Head(Header::cts(index)));
     }
 
@@ -66,7 +68,7 @@ impl<L: Lock> Core<L> {
     ) {
         let key = Key { tagged: true, peer: conn.peer as PeerId, tag: 0 };
         let arrival = Arrival { key, len, data: None };
-        conn.asked.push((index, Asked { receive: None, arrival, ack }));
+        conn.asked.insert(index, Asked { receive: None, arrival, ack });
         conn.tx.control.push_back(Control::Head(Header::cts(index)));
     }
 
@@ -77,8 +79,7 @@ impl<L: Lock> Core<L> {
         header: &Header,
     ) -> Result<(), Broken> {
         let index = header.index().ok_or(Errno::EPROTO)?;
-        let at = conn.announced.iter().position(|(own, _)| *own == index).ok_or(Errno::EPROTO)?;
-        let (_, op) = conn.announced.swap_remove(at);
+        let op = conn.announced.remove(&index).ok_or(Errno::EPROTO)?;
         conn.tx.control.push_back(Control::Announced { index, op });
         Ok(())
     }
@@ -90,14 +91,13 @@ impl<L: Lock> Core<L> {
         header: &Header,
     ) -> Result<Sink, Broken> {
         let index = header.index().ok_or(Errno::EPROTO)?;
-        let at = conn.asked.iter().position(|(own, _)| *own == index).ok_or(Errno::EPROTO)?;
-        let (_, asked) = conn.asked.swap_remove(at);
-        if header.payload_len() != asked.arrival.len {
+        let Asked { receive, arrival, ack } = *conn.asked.get(&index).ok_or(Errno::EPROTO)?;
+        if header.payload_len() != arrival.len {
             // The receive has not begun, and ends with the connection.
-            conn.asked.push((index, asked));
             return Err(Errno::EPROTO);
         }
-        let Asked { receive, arrival, ack } = asked;
+        conn.asked.remove(&index);
+        conn.offered.remove(&index);
         Ok(match receive {
             Some(receive) => Sink::Receive { receive, arrival, ack },
             None => Sink::Drop { ack },

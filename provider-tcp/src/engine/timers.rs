@@ -18,6 +18,8 @@ pub(super) enum Due {
     Handshake(Handle),
     /// A peer is tried again.
     Again(Handle, PeerId),
+    /// A request waits for what shows of the connection that is there.
+    Claim(Handle),
     /// The listener is watched again.
     Listener(Handle),
     /// Peers that owe acknowledgements are looked at.

@@ -2,7 +2,7 @@
 
 use fabric_core::{
     Errno, Result,
-    completion::{CqError, Entry, Interest},
+    completion::Interest,
     flags::Flags,
     lock::Lock,
     matching::PeerId,
@@ -14,6 +14,7 @@ use fabric_core::{
 use super::{
     Core, Engine,
     conn::{Conn, Control, Current, Phase, State, Tx, place_in},
+    leaving::Leave,
 };
 use crate::{
     frame::{
@@ -29,16 +30,8 @@ const ACKNOWLEDGED: Flags =
 
 /// Payloads up to this size are copied behind their header, so that several leave in one call.
 pub(super) const COPIED: usize = 4096;
-/// Staged bytes that leave without waiting for more.
-pub(super) const BATCH: usize = 16 << 10;
 /// Staged bytes, on a socket that takes no more, at which operations begin to wait.
 pub(super) const STAGED_MAX: usize = 64 << 10;
-/// Operations that wait to be sent before any more are refused.
-const QUEUED_MAX: usize = 64 << 10;
-/// Posts above an endpoint's size between two rounds of progress.
-const PROGRESS_EVERY: usize = 16;
-/// Sends between two progress calls that leave at once: few are a conversation, many are a window.
-const BURST: u32 = 8;
 /// Reads of a connection that cannot be written to any more.
 const LAST_WORDS: usize = 4096;
 /// Tagged messages above this size are announced first.
@@ -55,7 +48,7 @@ pub(crate) struct TxOp {
     pub(crate) payload: Payload,
     /// Remote CQ data.
     pub(crate) data: Option<u64>,
-    /// Counted in `Ep::queued`.
+    /// Counted in `Ep::queued`, and `Peer::queued`.
     pub(crate) queued: bool,
     /// Its header has asked for an acknowledgement, which ends it.
     pub(crate) acked: bool,
@@ -174,11 +167,17 @@ impl<L: Lock, N: Net> Engine<L, N> {
             let header = message(op.tagged, op.tag, buffers.len(), op.meta.cq_data());
             conn.tx.stage(conn.endian, &header, &buffers);
             state.stats.eager += 1;
-            state.report.sent(&interest, kind.flags(), buffers.len());
-            let more = op.meta.flags.contains(Flags::MORE)
-                || !state.limits.leaves_at_once(conn, self.round);
-            let later = more && conn.tx.staged() < BATCH;
-            self.dispatch(handle, later);
+            let leave = if op.meta.flags.contains(Flags::MORE) {
+                Leave::Staged
+            } else if conn.tx.burst.is_among_first(self.round, state.limits.coalesce) {
+                Leave::Now
+            } else if state.report.tells(&interest) {
+                Leave::Staged
+            } else {
+                Leave::Held
+            };
+            conn.tx.promise(&mut state.report, &interest, kind.flags(), buffers.len());
+            self.dispatch(handle, leave);
             return Ok(());
         }
         let payload =
@@ -186,35 +185,42 @@ impl<L: Lock, N: Net> Engine<L, N> {
         self.post(TxOp::new(ep, peer, &op.meta, kind, payload))
     }
 
-    /// Takes an operation: into the queue of its connection, or of its peer if there is none.
+    /// Takes an operation: into the queue of its connection, or of its peer if there is none. An
+    /// injected one waits for a connection where it is.
     pub(crate) fn post(&mut self, mut op: TxOp) -> Result<()> {
         let (ep, peer) = (op.ep, op.peer);
+        self.make_room(ep, peer)?;
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
-        if state.queued >= state.limits.outstanding {
-            // Two sides that only post would otherwise wait for each other for ever: those who post
-            // before they receive are refused late, and make progress all the while.
-            let full = state.queued >= QUEUED_MAX.max(state.limits.outstanding);
-            if full || state.queued.is_multiple_of(PROGRESS_EVERY) {
-                self.progress();
-            }
-            if full {
-                return Err(Errno::EAGAIN);
-            }
-        }
-        let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
-        let more = op.interest.flags.contains(Flags::MORE);
-        op.queued = true;
-        state.queued += 1;
-        state.stats.queued += 1;
         let known = state.peers.get(peer as usize).and_then(|peer| peer.conn);
-        let handle = self.core.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
         let open = known
             .filter(|conn| self.conns.get(*conn).is_some_and(|conn| conn.state == State::Open));
+        if open.is_none() && op.interest.silent && state.msg.is_none() {
+            return Err(self.not_yet(ep, peer));
+        }
+        let more = op.interest.flags.contains(Flags::MORE);
+        let coalesce = state.limits.coalesce;
+        let told = state.report.tells(&op.interest);
+        op.queued = true;
+        state.queued_for(peer);
+        state.stats.queued += 1;
+        let handle = self.core.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
         if let Some(known) = open
             && let Some(conn) = self.conns.get_mut(known)
         {
             conn.tx.queue.push_back(handle);
-            self.dispatch(known, more);
+            let leave = if more {
+                Leave::Staged
+            } else if conn.tx.burst.is_among_first(self.round, coalesce) {
+                Leave::Now
+            } else if told {
+                Leave::Staged
+            } else {
+                Leave::Held
+            };
+            if leave != Leave::Now {
+                self.core.stage(conn);
+            }
+            self.dispatch(known, leave);
             // A message that waits in its socket may be in front of what is waited for now.
             let stalled = |conn: &Conn<_>| matches!(conn.rx.phase, Phase::Stalled(_));
             if self.conns.get(known).is_some_and(stalled) {
@@ -233,27 +239,43 @@ impl<L: Lock, N: Net> Engine<L, N> {
         Ok(())
     }
 
-    /// Sends what a connection has, now or `later`, in the next progress call. A socket that takes no
-    /// more tells when it does.
+    /// Sends what a connection has. A socket that takes no more tells when it does.
     #[inline]
-    pub(super) fn dispatch(&mut self, handle: Handle, later: bool) {
+    pub(super) fn dispatch(&mut self, handle: Handle, leave: Leave) {
         if self.conns.get(handle).is_none_or(|conn| conn.tx.blocked) {
             return;
         }
-        if later {
-            self.list(handle);
-        } else {
-            self.pump(handle);
+        match leave {
+            Leave::Now => self.pump(handle),
+            Leave::Held => {
+                self.send(handle, true);
+                self.list(handle);
+            }
+            Leave::Staged => {
+                let full = |conn: &Conn<_>| {
+                    conn.tx.current.is_some() || conn.tx.staged() >= self.core.batch
+                };
+                if self.conns.get(handle).is_some_and(full) {
+                    self.pump(handle);
+                } else {
+                    self.list(handle);
+                }
+            }
         }
     }
 
     /// Sends until nothing is left or the socket takes no more.
     pub(crate) fn pump(&mut self, handle: Handle) {
+        self.send(handle, false);
+    }
+
+    /// The same; what the socket takes may be held back if `more` is to come.
+    fn send(&mut self, handle: Handle, more: bool) {
         let Some(conn) = self.conns.get_mut(handle) else { return };
         if conn.state != State::Open {
             return;
         }
-        match self.core.pump(conn) {
+        match self.core.pump(conn, more) {
             Ok(()) => {
                 if !self.looking {
                     self.watch_over();
@@ -284,22 +306,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
     }
 }
 
-impl super::Limits {
-    /// Whether a staged message leaves now: few sends since the last progress call.
-    #[inline]
-    pub(super) fn leaves_at_once<S>(&self, conn: &mut Conn<S>, round: u32) -> bool {
-        if !self.coalesce {
-            return true;
-        }
-        let (since, count) = &mut conn.tx.burst;
-        if *since != round {
-            (*since, *count) = (round, 0);
-        }
-        *count += 1;
-        *count <= BURST
-    }
-}
-
 impl Tx {
     /// Stages a header alone.
     #[inline]
@@ -314,9 +320,7 @@ impl Tx {
     #[inline]
     pub(super) fn stage(&mut self, endian: Endian, header: &Header, payload: &Buffers) {
         self.head(endian, header);
-        let at = self.out.len();
-        self.out.resize(at + payload.len(), 0);
-        payload.gather(0, &mut self.out[at..]);
+        payload.append_to(&mut self.out);
     }
 
     /// What leaves from where it is.
@@ -333,20 +337,9 @@ impl Tx {
 }
 
 impl<L: Lock> Core<L> {
-    fn pump<S: Stream>(&mut self, conn: &mut Conn<S>) -> Result<()> {
+    fn pump<S: Stream>(&mut self, conn: &mut Conn<S>, more: bool) -> Result<()> {
         loop {
-            while conn.tx.current.is_none() && conn.tx.staged() < BATCH {
-                if let Some(control) = conn.tx.control.pop_front() {
-                    self.answer(conn, control);
-                } else if let Some(op) = conn.tx.queue.pop_front() {
-                    if !self.start(conn, op) {
-                        conn.tx.queue.push_front(op);
-                        break;
-                    }
-                } else {
-                    break;
-                }
-            }
+            self.stage(conn);
             let direct = conn.tx.direct(&self.ops);
             let total = conn.tx.staged() + direct.len();
             if total == 0 {
@@ -354,9 +347,11 @@ impl<L: Lock> Core<L> {
                     self.end_current(conn)?;
                     continue;
                 }
-                conn.tx.out.clear();
-                conn.tx.sent = 0;
                 conn.tx.blocked = false;
+                if conn.tx.held && !more {
+                    conn.tx.held = false;
+                    conn.stream.push();
+                }
                 return Ok(());
             }
             if let Some(Current::Answer { pieces, .. }) = &conn.tx.current
@@ -365,16 +360,18 @@ impl<L: Lock> Core<L> {
                 // The header is out, so the rest cannot be anything but these bytes.
                 return Err(Errno::ENOKEY);
             }
-            let sent = match conn.stream.send(&conn.tx.out[conn.tx.sent..], &direct) {
-                Ok(sent) => sent,
+            let sent = match conn.stream.send(&conn.tx.out[conn.tx.sent..], &direct, more) {
+                Ok(sent) => {
+                    conn.tx.held = more;
+                    sent
+                }
                 Err(Errno::EAGAIN) => 0,
                 Err(reason) => return Err(reason),
             };
             let staged = sent.min(conn.tx.staged());
-            conn.tx.sent += staged;
-            if conn.tx.staged() == 0 {
-                conn.tx.out.clear();
-                conn.tx.sent = 0;
+            conn.tx.left(staged);
+            if let Some(ep) = self.eps.get_mut(conn.ep) {
+                conn.tx.tell_left(&mut ep.report);
             }
             match &mut conn.tx.current {
                 Some(Current::Op { at, .. } | Current::Answer { at, .. }) => *at += sent - staged,
@@ -382,7 +379,26 @@ impl<L: Lock> Core<L> {
             }
             if sent < total {
                 conn.tx.blocked = true;
+                if conn.tx.sent >= STAGED_MAX {
+                    conn.tx.forget_sent();
+                }
                 return Ok(());
+            }
+        }
+    }
+
+    /// Stages what is next: as much as leaves in one call.
+    fn stage<S>(&mut self, conn: &mut Conn<S>) {
+        while conn.tx.current.is_none() && conn.tx.staged() < self.batch {
+            if let Some(control) = conn.tx.control.pop_front() {
+                self.answer(conn, control);
+            } else if let Some(op) = conn.tx.queue.pop_front() {
+                if !self.start(conn, op) {
+                    conn.tx.queue.push_front(op);
+                    break;
+                }
+            } else {
+                break;
             }
         }
     }
@@ -428,13 +444,9 @@ impl<L: Lock> Core<L> {
         }
         let buffers = *op.payload.buffers();
         let mut header = match op.kind {
-            // Only to our own kind: others do not read on behind a message that nobody has asked for,
-            // so that the bytes of one that was announced before may never come through.
-            TxKind::Send { tagged: true, tag }
-                if conn.rendezvous && conn.extensions && buffers.len() > EAGER =>
-            {
+            TxKind::Send { tag, .. } if conn.announces(op) => {
                 let Some(index) = conn.free_index() else { return false };
-                conn.announced.push((index, handle));
+                conn.announced.insert(index, handle);
                 Header::rts(index, tag, buffers.len())
             }
             TxKind::Send { tagged, tag } => message(tagged, tag, buffers.len(), None),
@@ -460,10 +472,9 @@ impl<L: Lock> Core<L> {
             header = header.with_flags(HeadFlags::DELIVERY_COMPLETE);
         }
         op.acked = header.answer() == Some(Answer::Ack);
-        let queued = std::mem::take(&mut op.queued);
         let ep = op.ep;
         if let Some(ep) = self.eps.get_mut(ep) {
-            ep.queued -= usize::from(queued);
+            ep.taken_off(op);
         }
         if header.index().is_some() {
             conn.tx.head(conn.endian, &header);
@@ -491,7 +502,7 @@ impl<L: Lock> Core<L> {
         if buffers.len() <= COPIED {
             conn.tx.stage(conn.endian, &header, &buffers);
             if header.answer().is_none() {
-                self.finish(handle, Ok(buffers.len()));
+                self.promise(conn, handle, buffers.len());
             }
         } else {
             conn.tx.head(conn.endian, &header);
@@ -527,34 +538,51 @@ impl<L: Lock> Core<L> {
 
     /// Ends an operation, exactly once, and tells its owner. `Ok` carries the bytes moved.
     pub(crate) fn finish(&mut self, handle: Handle, outcome: Result<usize>) {
-        let Some(op) = self.ops.remove(handle) else { return };
+        let Some(mut op) = self.ops.remove(handle) else { return };
         let Some(ep) = self.eps.get_mut(op.ep) else { return };
-        ep.queued -= usize::from(op.queued);
+        ep.taken_off(&mut op);
         if ep.layer.is_some() {
             return self.layer_done(op.interest.context, outcome);
         }
         match outcome {
             Ok(bytes) => ep.report.sent(&op.interest, op.kind.flags(), bytes),
-            Err(reason) => {
-                let src = ep.source(op.peer);
-                let entry = Entry { src, ..Entry::new(op.interest.context, op.kind.flags()) };
-                let mut error = CqError::new(entry, reason);
-                if let Some(peer) = ep.peers.get(op.peer as usize) {
-                    error = error.data(&peer.address.to_bytes());
-                }
-                ep.report.send_failed(error);
-            }
+            Err(reason) => ep.fail(op.peer, &op.interest, op.kind.flags(), reason),
         }
+    }
+
+    /// All of an operation is staged, so that its memory is no longer needed: it ends when it has left.
+    fn promise<S>(&mut self, conn: &mut Conn<S>, handle: Handle, len: usize) {
+        let Some(mut op) = self.ops.remove(handle) else { return };
+        let Some(ep) = self.eps.get_mut(op.ep) else { return };
+        ep.taken_off(&mut op);
+        if ep.layer.is_some() {
+            return self.layer_done(op.interest.context, Ok(len));
+        }
+        conn.tx.promise(&mut ep.report, &op.interest, op.kind.flags(), len);
     }
 }
 
-/// Whether an operation may not start before the peer has answered earlier ones: a fenced one, or a
-/// write whose reads before it must not see it.
+/// Whether an operation may not start before the peer has answered earlier ones: one too many, a
+/// fenced one, or a write whose reads before it must not see it.
 fn must_wait<S>(op: &TxOp, conn: &Conn<S>, war: bool) -> bool {
+    if conn.asks_too_much(op) {
+        return true;
+    }
     if op.interest.flags.contains(Flags::FENCE) {
         return conn.waits_for_answers();
     }
     war && op.kind.changes_memory() && conn.waits_for_reads()
+}
+
+impl<S> Conn<S> {
+    /// Whether a message is announced first. Only to our own kind: others do not read on behind a
+    /// message that nobody has asked for, so that the bytes of one that was announced before may never
+    /// come through.
+    pub(super) fn announces(&self, op: &TxOp) -> bool {
+        let large = op.payload.buffers().len() > EAGER;
+        let tagged = matches!(op.kind, TxKind::Send { tagged: true, .. });
+        tagged && large && self.rendezvous && self.extensions
+    }
 }
 
 impl TxOp {
@@ -572,7 +600,7 @@ impl TxOp {
 
     /// An acknowledgement is asked for.
     #[inline]
-    const fn acknowledged(&self) -> bool {
+    pub(super) const fn acknowledged(&self) -> bool {
         acknowledged(&self.interest, matches!(self.kind, TxKind::Send { .. }))
     }
 

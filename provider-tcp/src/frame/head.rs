@@ -10,6 +10,8 @@ mod ranges;
 #[cfg(test)]
 mod tests;
 
+use std::num::NonZeroU16;
+
 use bitflags::bitflags;
 use fabric_core::{Errno, op::AtomicKind};
 
@@ -43,27 +45,31 @@ bitflags! {
     }
 }
 
-/// Names a rendezvous among those that one direction has open: 1 to [`RtsIndex::MAX`].
+/// Names a rendezvous among those that one direction has open: 1 to [`RtsIndex::last`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RtsIndex(u8);
+pub struct RtsIndex(NonZeroU16);
 
 impl RtsIndex {
-    /// The last one.
-    pub const MAX: u8 = 254;
+    /// The last one. With `extensions` it has a second byte, where other kinds have the number of
+    /// their ranges.
+    #[inline]
+    pub const fn last(extensions: bool) -> u16 {
+        if extensions { u16::MAX } else { 254 }
+    }
 
     /// `None` for what names no rendezvous.
     #[inline]
-    pub const fn new(value: u8) -> Option<Self> {
-        match value {
-            1..=Self::MAX => Some(Self(value)),
+    pub const fn new(value: u16, extensions: bool) -> Option<Self> {
+        match NonZeroU16::new(value) {
+            Some(index) if value <= Self::last(extensions) => Some(Self(index)),
             _ => None,
         }
     }
 
-    /// 1 to [`RtsIndex::MAX`].
+    /// 1 to [`RtsIndex::last`].
     #[inline]
-    pub const fn get(self) -> u8 {
-        self.0
+    pub const fn get(self) -> u16 {
+        self.0.get()
     }
 }
 
@@ -365,11 +371,10 @@ impl Header {
     pub fn emit(&self, endian: Endian, id: u8, out: &mut [u8; HEAD_MAX]) -> usize {
         let len = self.header_len();
         let [f0, f1] = endian.u16_bytes(self.flags.bits());
-        let op_data = match self.index {
-            Some(index) => index.get(),
-            None => ACK * u8::from(self.op == Op::Ack),
+        let [op_data, count] = match self.index {
+            Some(index) => index.get().to_le_bytes(),
+            None => [ACK * u8::from(self.op == Op::Ack), self.ranges.len() as u8],
         };
-        let count = self.ranges.len() as u8;
         out[..8].copy_from_slice(&[VERSION, self.op.code(), f0, f1, op_data, count, len as u8, id]);
         let mut words = Words { out, at: 8, endian };
         words.push((len + self.payload_len) as u64);

@@ -22,6 +22,8 @@ pub(crate) struct Options {
 
 /// The kernel's longest pause between two attempts, in milliseconds; known since Linux 6.15.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
+/// `TCP_ESTABLISHED` of the kernel's `tcp_states.h`.
+const ESTABLISHED: u8 = 1;
 /// What it takes for that.
 const RTO_MAX: (u128, u128) = (1000, 120_000);
 
@@ -41,6 +43,18 @@ impl Options {
         // that its death could not be told from that within the bound.
         let pause = (patience / 4).as_millis().clamp(RTO_MAX.0, RTO_MAX.1);
         let _ = set(fd, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, pause as libc::c_int);
+    }
+}
+
+/// Has the kernel ask an idle peer for a sign of life within a second, or as [`Options::apply`] says.
+pub(super) fn ask_for_life(fd: BorrowedFd<'_>, options: Options, soon: bool) {
+    if soon {
+        // Nothing of this can fail in a way that matters, as above.
+        let _ = sockopt::set_tcp_keepidle(fd, Duration::from_secs(1));
+        let _ = sockopt::set_socket_keepalive(fd, true);
+    } else {
+        let _ = sockopt::set_socket_keepalive(fd, options.patience.is_some());
+        options.apply(fd);
     }
 }
 
@@ -81,6 +95,7 @@ pub(super) fn life(fd: BorrowedFd<'_>) -> Option<Life> {
         silence: Duration::from_millis(
             info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv).into(),
         ),
+        ended: info.tcpi_state != ESTABLISHED,
     })
 }
 

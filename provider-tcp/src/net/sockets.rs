@@ -84,8 +84,13 @@ impl AsFd for Socket {
 
 impl Stream for Socket {
     #[inline]
-    fn send(&mut self, bytes: &[u8], data: &Buffers) -> Result<usize> {
-        memory::send(self.fd.as_fd(), bytes, data)
+    fn send(&mut self, bytes: &[u8], data: &Buffers, more: bool) -> Result<usize> {
+        memory::send(self.fd.as_fd(), bytes, data, more)
+    }
+
+    fn push(&mut self) {
+        // Says so to the kernel whether or not the option was set. It is off already.
+        let _ = sockopt::set_tcp_cork(&self.fd, false);
     }
 
     #[inline]
@@ -267,6 +272,10 @@ impl Net for Sockets {
 
     fn ready(&mut self, out: &mut Vec<Ready>) -> bool {
         self.poller.ready(out)
+    }
+
+    fn ask_for_life(&mut self, stream: &Socket, soon: bool) {
+        options::ask_for_life(stream.as_fd(), self.options, soon);
     }
 
     fn now(&self) -> Instant {

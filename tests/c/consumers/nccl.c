@@ -123,6 +123,53 @@ static void send_receive_protocol(void)
 	fi_freeinfo(info);
 }
 
+/* Control messages are posted as vectors, written data goes with its immediate value. */
+static void with_vectors(void *mine_desc, void *theirs_desc, uint64_t base, uint64_t key)
+{
+	struct iovec from[2] = { { local, 100 }, { local + 5000, 28 } };
+	struct iovec to = { remote + SIZE / 2, 4096 };
+	void *descs[2] = { mine_desc, mine_desc };
+	const struct fi_msg send = { .msg_iov = from, .desc = descs, .iov_count = 2, .addr = a.peer,
+				     .context = &context[1] };
+	const struct fi_msg receive = { .msg_iov = &to, .desc = &theirs_desc, .iov_count = 1,
+					.addr = FI_ADDR_UNSPEC, .context = &context[0] };
+	const struct fi_rma_iov target = { .addr = base, .len = 128, .key = key };
+	const struct fi_msg_rma write = { .msg_iov = from, .desc = descs, .iov_count = 2,
+					  .addr = a.peer, .rma_iov = &target, .rma_iov_count = 1,
+					  .context = &context[2], .data = 78 };
+	struct fi_cq_tagged_entry entry;
+
+	fill(local, SIZE, 3);
+	PUT(fi_recvmsg(b.ep, &receive, FI_COMPLETION));
+	PUT(fi_sendmsg(a.ep, &send, FI_COMPLETION));
+	COMPLETES(&b, &entry);
+	CHECK(entry.op_context == &context[0]);
+	EQUAL(entry.len, 128);
+	DONE(&a, &context[1], FI_MSG | FI_SEND);
+	CHECK(!memcmp(remote + SIZE / 2, local, 100));
+	CHECK(!memcmp(remote + SIZE / 2 + 100, local + 5000, 28));
+	PUT(fi_writemsg(a.ep, &write, FI_REMOTE_CQ_DATA | FI_COMPLETION));
+	COMPLETES(&b, &entry);
+	EQUAL(entry.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+	EQUAL(entry.data, 78);
+	DONE(&a, &context[2], FI_RMA | FI_WRITE);
+	CHECK(!memcmp(remote, remote + SIZE / 2, 128));
+}
+
+/* What has been written is seen once a read of one's own memory has come back. */
+static void flush(void *desc, uint64_t base, uint64_t key)
+{
+	char name[256];
+	size_t length = sizeof(name);
+	fi_addr_t self;
+
+	OK(fi_getname(&b.ep->fid, name, &length));
+	EQUAL(fi_av_insert(b.av, name, 1, &self, 0, NULL), 1);
+	PUT(fi_read(b.ep, remote + SIZE - 8, 8, desc, self, base, key, &context[3]));
+	DONE(&b, &context[3], FI_RMA | FI_READ);
+	CHECK(!memcmp(remote + SIZE - 8, remote, 8));
+}
+
 /* Control messages, then writes whose end the target is told, and reads. */
 static void one_sided_protocol(void)
 {
@@ -155,6 +202,8 @@ static void one_sided_protocol(void)
 	PUT(fi_read(a.ep, local, SIZE, fi_mr_desc(mine), a.peer, base, key, &context[3]));
 	DONE(&a, &context[3], FI_RMA | FI_READ);
 	CHECK(!memcmp(local, remote, SIZE));
+	with_vectors(fi_mr_desc(mine), fi_mr_desc(theirs), base, key);
+	flush(fi_mr_desc(theirs), base, key);
 	SILENT();
 	OK(fi_close(&mine->fid));
 	OK(fi_close(&theirs->fid));

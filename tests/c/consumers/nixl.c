@@ -92,7 +92,11 @@ static void transfers(void)
 	void *desc;
 	int i, told = 0;
 
-	OK(fi_mr_reg(a.domain, local, SIZE, FI_WRITE | FI_READ, 0, 1, 0, &mine, NULL));
+	const struct iovec whole = { local, SIZE };
+	const struct fi_mr_attr attr = { .mr_iov = &whole, .iov_count = 1, .requested_key = 1,
+					 .access = FI_WRITE | FI_READ, .iface = FI_HMEM_SYSTEM };
+
+	OK(fi_mr_regattr(a.domain, &attr, 0, &mine));
 	OK(fi_mr_reg(b.domain, remote, SIZE, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 2, 0, &theirs,
 		     NULL));
 	EQUAL(fi_mr_key(theirs), 2);
@@ -127,6 +131,12 @@ static void transfers(void)
 	PUT(fi_readmsg(a.ep, &msg, 0));
 	DONE(&a, &context[0], FI_RMA | FI_READ);
 	CHECK_FILL(local, SIZE, 9);
+	/* A blocking read takes what is there. */
+	PUT(fi_read(a.ep, local, 8, desc, a.peer, 8, target.key, &context[1]));
+	while (fi_cq_read(a.cq, NULL, 0) == -FI_EAGAIN)
+		drive();
+	EQUAL(fi_cq_sread(a.cq, &entry, 1, NULL, 1000), 1);
+	CHECK(entry.op_context == &context[1] && !memcmp(local, remote + 8, 8));
 	/* Beyond the end of the region. */
 	PUT(fi_read(a.ep, local, 8, desc, a.peer, SIZE - 4, target.key, &context[1]));
 	{

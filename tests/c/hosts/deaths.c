@@ -21,9 +21,7 @@ static int quiet_peer(struct other other) {
     CHECK(window);
     OK(fi_mr_reg(side.domain, window, LARGE, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &mr,
                  NULL));
-    struct place ours = {0, fi_mr_key(mr)};
-    if (side.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
-        ours.addr = (uintptr_t)window;
+    struct place ours = {remote_place(&side, window), fi_mr_key(mr)};
     tell(other, &ours, sizeof ours);
     char byte = 0;
     struct op op = {0};

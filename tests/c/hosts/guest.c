@@ -74,9 +74,7 @@ static int target(struct other other) {
     struct op receive = {0}, send = {0};
     OK(fi_recv(side.ep, in, LARGE, NULL, side.peer, &receive));
     OK(fi_send(side.ep, out, LARGE, NULL, side.peer, &send));
-    struct place ours = {0, fi_mr_key(mr)};
-    if (side.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
-        ours.addr = (uintptr_t)window;
+    struct place ours = {remote_place(&side, window), fi_mr_key(mr)};
     tell(other, &ours, sizeof ours);
     char byte;
     hear(NULL, other, &byte, 1);
@@ -137,12 +135,55 @@ static void automatic(void) {
     close_side(&side);
 }
 
+static int receiver(struct other other) {
+    enum { COUNT = 30 };
+    struct side side;
+    open_side(&side, (struct wish){0});
+    introduce(&side, other);
+    static unsigned char bytes[COUNT][8];
+    static struct op in[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        POST(&side, fi_recv(side.ep, bytes[i], 8, NULL, side.peer, &in[i]));
+    meet(&side, other);
+    for (int i = 0; i < COUNT; i++)
+        expect(&side, &in[i]);
+    tell(other, "e", 1);
+    close_side(&side);
+    return 0;
+}
+
+/* With automatic progress everything that is posted leaves, whoever calls nothing afterwards. */
+static void posted(void) {
+    enum { COUNT = 30 };
+    struct other other = start(receiver);
+    struct side side;
+    open_side(&side, (struct wish){.progress = FI_PROGRESS_AUTO});
+    introduce(&side, other);
+    static struct op out[COUNT];
+    meet(&side, other);
+    /* The thread sleeps, and the queue has been looked at. */
+    usleep(100000);
+    drain(&side);
+    for (int i = 0; i < COUNT; i++)
+        POST(&side, fi_send(side.ep, "posted.", 8, NULL, side.peer, &out[i]));
+    char byte;
+    double begin = now();
+    CHECK(hear(NULL, other, &byte, 1) == 1);
+    CHECK(now() - begin < 1);
+    for (int i = 0; i < COUNT; i++)
+        expect(&side, &out[i]);
+    finish_other(&other);
+    close_side(&side);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     if (strcmp(argv[1], "manners") == 0) {
         manners();
     } else if (strcmp(argv[1], "automatic") == 0) {
         automatic();
+    } else if (strcmp(argv[1], "posted") == 0) {
+        posted();
     } else {
         FAIL("no case %s", argv[1]);
     }

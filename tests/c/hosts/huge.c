@@ -51,7 +51,7 @@ static void message(struct side *side, struct other other, unsigned char *bytes,
 static void access_region(struct side *side, struct other other, unsigned char *bytes, int active) {
     struct fid_mr *mr;
     struct op op = {0};
-    uint64_t base = side->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)bytes : 0;
+    uint64_t base = remote_place(side, bytes);
     uint64_t theirs;
     OK(fi_mr_reg(side->domain, bytes, total, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &mr,
                  NULL));

@@ -77,6 +77,49 @@ static void early(void) {
     close_side(&side);
 }
 
+/* To many addresses where nobody will ever be, some 10000 attempts in all: each operation is told, and
+ * nothing is left of it. */
+static void never(void) {
+    enum { PEERS = 500, EACH = 4, TIMES = 3 };
+    static struct op ops[PEERS][EACH];
+    static fi_addr_t addrs[PEERS];
+    struct side side;
+    long before = 0;
+    double worst = 0;
+    open_side(&side, (struct wish){0});
+    for (int round = 0; round < TIMES; round++) {
+        int fds = open_fds();
+        double begin = now();
+        memset(ops, 0, sizeof ops);
+        for (int i = 0; i < PEERS; i++) {
+            char node[32];
+            snprintf(node, sizeof node, "127.%d.%d.%d", 1 + round, i / 250, 1 + i % 250);
+            CHECK(fi_av_insertsvc(side.av, node, "9", &addrs[i], 0, NULL) == 1);
+            for (int k = 0; k < EACH; k++) {
+                double posted = now();
+                OK(fi_send(side.ep, "hello", 5, NULL, addrs[i], &ops[i][k]));
+                worst = now() - posted > worst ? now() - posted : worst;
+            }
+        }
+        for (int i = 0; i < PEERS; i++) {
+            for (int k = 0; k < EACH; k++) {
+                wait_op(&side, &ops[i][k]);
+                CHECK(ops[i][k].err == FI_ECONNREFUSED);
+            }
+        }
+        fprintf(stderr, "all are told after %.2f s\n", now() - begin);
+        CHECK(open_fds() == fds);
+        OK(fi_av_remove(side.av, addrs, PEERS, 0));
+        if (round == 0)
+            before = resident_kib();
+    }
+    fprintf(stderr, "posts of up to %.2f ms; grew by %ld KiB\n", worst * 1e3,
+            resident_kib() - before);
+    /* None waits for an attempt; a busy machine takes its time. */
+    CHECK(worst < 0.5 && resident_kib() - before < 1024);
+    close_side(&side);
+}
+
 /* Killed and started anew: whoever has the address goes on using it. */
 static void again(int rounds) {
     struct side side;
@@ -135,6 +178,8 @@ int main(int argc, char **argv) {
     rounds = argc == 3 ? atoi(argv[2]) : 0;
     if (strcmp(argv[1], "early") == 0) {
         early();
+    } else if (strcmp(argv[1], "never") == 0) {
+        never();
     } else if (strcmp(argv[1], "again") == 0) {
         again(rounds);
     } else if (strcmp(argv[1], "crossing") == 0) {

@@ -210,6 +210,11 @@ static inline void prepare_side(struct side *side, const struct side *shared, st
     OK(fi_ep_bind(side->ep, &side->cq->fid, FI_TRANSMIT | FI_RECV));
 }
 
+/* How peers name a byte of a region that begins at `base`: by its address, or by its offset. */
+static inline uint64_t remote_place(const struct side *side, const void *base) {
+    return side->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)base : 0;
+}
+
 static inline void join_side(struct side *side, const struct side *shared, struct wish wish) {
     prepare_side(side, shared, wish);
     OK(fi_enable(side->ep));

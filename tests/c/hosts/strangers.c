@@ -322,6 +322,74 @@ static void headers(void) {
     end(&side, &other, fds);
 }
 
+/* Somebody at a peer's address who says that the peer has been started anew, as it may be said by
+ * other libraries: the peer lives, so that it is not believed. */
+static void forged(void) {
+    struct side side;
+    struct other other;
+    unsigned char bytes[HEAD + RECORD], in[HEAD + 256];
+    char name[256];
+    open_server(&side, &other);
+    is_served(&side, other);
+    int fds = open_fds() - own_fds;
+    struct sockaddr_in theirs;
+    size_t len = sizeof name;
+    OK(fi_av_lookup(side.av, side.peer, name, &len));
+    CHECK(len == sizeof theirs);
+    memcpy(&theirs, name, len);
+    for (int silent = 0; silent < 2; silent++) {
+        /* The second time nothing travels that would tell. */
+        int fd = visit();
+        own_fds++;
+        good_request(bytes);
+        memcpy(bytes + HEAD + 2, &theirs.sin_port, 2);
+        if (silent)
+            linger(&side, 1.2);
+        double begin = now();
+        say(fd, bytes, sizeof bytes);
+        if (!silent)
+            is_served(&side, other);
+        size_t got = read_to_end(&side, fd, in, sizeof in, 2);
+        CHECK(got == HEAD + RECORD && in[1] == 6);
+        fprintf(stderr, "refused after %.3f s\n", now() - begin);
+        close(fd);
+        own_fds--;
+        is_served(&side, other);
+    }
+    end(&side, &other, fds);
+}
+
+/* A message for which there is no memory ends its connection, not the process. */
+static void memory(void) {
+    struct side side;
+    struct other other;
+    unsigned char bytes[HEAD + RECORD], in[HEAD + 256];
+    open_server(&side, &other);
+    is_served(&side, other);
+    int fds = open_fds() - own_fds;
+    struct rlimit before, limit = {600ul << 20, 600ul << 20};
+    CHECK(getrlimit(RLIMIT_AS, &before) == 0);
+    limit.rlim_max = before.rlim_max;
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    /* Somebody waits for another message, which could be behind it. */
+    struct op waits = {0};
+    POST(&side, fi_trecv(side.ep, in, 8, NULL, FI_ADDR_UNSPEC, 77, 0, &waits));
+    int fd = visit();
+    own_fds++;
+    say(fd, bytes, good_request(bytes));
+    read_exactly(&side, fd, in, HEAD + RECORD);
+    struct header huge = header("huge", 0, 0, 0, 0, 16, (900ul << 20) + 16);
+    say(fd, huge.bytes, huge.len);
+    read_to_end(&side, fd, in, sizeof in, 2);
+    close(fd);
+    own_fds--;
+    CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+    is_served(&side, other);
+    OK(fi_cancel(&side.ep->fid, &waits));
+    wait_op(&side, &waits);
+    end(&side, &other, fds);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc >= 2);
     srand(99);
@@ -333,6 +401,10 @@ int main(int argc, char **argv) {
         layered();
     else if (strcmp(argv[1], "headers") == 0)
         headers();
+    else if (strcmp(argv[1], "forged") == 0)
+        forged();
+    else if (strcmp(argv[1], "memory") == 0)
+        memory();
     else
         FAIL("no case %s", argv[1]);
     return 0;

@@ -132,10 +132,12 @@ static int forking_peer(struct other other) {
     CHECK(child >= 0);
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, 0);
+        /* Told here, since it has what it inherits until it runs. */
+        child = getpid();
+        tell(other, &child, sizeof child);
         sleep(20);
         _exit(0);
     }
-    tell(other, &child, sizeof child);
     pause();
     return 1;
 }

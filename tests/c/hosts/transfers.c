@@ -93,9 +93,7 @@ static int run(struct other other, int first) {
     CHECK(bytes && window);
     OK(fi_mr_reg(side.domain, window, LARGEST, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &mr,
                  NULL));
-    struct place ours = {0, fi_mr_key(mr)}, theirs;
-    if (side.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
-        ours.addr = (uintptr_t)window;
+    struct place ours = {remote_place(&side, window), fi_mr_key(mr)}, theirs;
     tell(other, &ours, sizeof ours);
     CHECK(hear(&side, other, &theirs, sizeof theirs) == sizeof theirs);
     for (int turn = 0; turn < 2; turn++) {

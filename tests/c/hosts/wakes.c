@@ -170,9 +170,7 @@ static int kinds(struct other other) {
     introduce(&side, other);
     OK(fi_mr_reg(side.domain, window, sizeof window, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0,
                  &mr, NULL));
-    struct place ours = {0, fi_mr_key(mr)};
-    if (side.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
-        ours.addr = (uintptr_t)window;
+    struct place ours = {remote_place(&side, window), fi_mr_key(mr)};
     tell(other, &ours, sizeof ours);
     hear(&side, other, &theirs, sizeof theirs);
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -3,9 +3,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::{
     api::NoSharedReceive,
-    attr::{CqFormat, Info},
+    attr::Info,
     av::Av,
-    completion::{Counter, Cq, CqAttr, CqError, Entry},
+    completion::{Counter, Cq, CqAttr},
     domain::Domain,
     engine::Stats,
     eq::{EventQueue, RequestHandle},
@@ -181,30 +181,4 @@ fn queues_of_one_engine_read_through_it() {
     assert!(cq.in_use());
     cq.detach(&riders[1]);
     assert!(!cq.in_use());
-}
-
-#[test]
-fn what_waits_is_read_without_progress() {
-    let engine = engine();
-    let cq = Cq::<Rider>::open(&CqAttr::default()).unwrap();
-    cq.attach(&Rider::new(&engine)).unwrap();
-    let mut contexts = [0usize; 2];
-    let mut read = || {
-        // SAFETY: an entry of this format is one word, and there are two.
-        let mut out = unsafe {
-            let base = contexts.as_mut_ptr().cast();
-            EntryBuf::new(base, CqFormat::Context, contexts.len(), std::ptr::null_mut())
-        };
-        cq.read(&mut out)
-    };
-    for context in 1..=3 {
-        cq.queue().push(Entry::new(context, Flags::SEND));
-    }
-    assert_eq!((read(), read()), (Ok(2), Ok(1)));
-    cq.queue().push_error(CqError::new(Entry::new(4, Flags::SEND), Errno::EIO));
-    assert_eq!(read(), Err(Errno::EAVAIL));
-    assert_eq!(driven([&engine]), [0]);
-    assert!(cq.read_error().is_ok());
-    assert_eq!(read(), Err(Errno::EAGAIN));
-    assert_eq!(driven([&engine]), [1]);
 }

@@ -3,11 +3,12 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use fabric_core::Errno;
+use fabric_core::{Errno, flags::Flags, op::TxMeta};
 
 use super::{
     net::{Script, Shared},
     node::{LIMITS, Node, introduce, iov, meta, pair, pattern, settle},
+    stranger::{Claim, Stranger},
 };
 use crate::address::SocketAddress;
 
@@ -117,6 +118,48 @@ fn a_peer_may_start_later_and_has_to_come_in_time() {
     a.assert_idle();
 }
 
+/// Whoever has been connected to may take as long as it likes to answer.
+#[test]
+fn a_peer_that_computes_before_its_first_call() {
+    let (shared, mut a, mut b) = pair(Script::default());
+    let (mut from, mut to) = (pattern(1, 10), vec![0; 10]);
+    b.trecv(2, 1, &mut to);
+    a.send(meta(1, 1), Some(1), &[iov(&mut from)]).unwrap();
+    for _ in 0..10 {
+        shared.wait(LIMITS.connect);
+        settle(&mut [&mut a]);
+    }
+    assert!(a.sent().is_empty());
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!((a.sent()[0].ok().context, b.received()[0].ok().context), (1, 2));
+    assert_eq!(shared.connections(), (1, 1));
+}
+
+/// An attempt that has given way to the peer's own, which cannot be answered, is made again.
+#[test]
+fn a_peer_whose_request_cannot_be_answered() {
+    let shared = Shared::new(Script::default());
+    let [mut a, mut b] = ["10.0.0.1:0", "10.0.0.2:0"].map(|at| Node::new(&shared, at, at, LIMITS));
+    introduce(&mut [&mut a, &mut b]);
+    let (mut from, mut to) = (pattern(1, 10), vec![0; 10]);
+    a.send(meta(1, 1), Some(1), &[iov(&mut from)]).unwrap();
+    a.engine.progress();
+    let claim = Claim { port: b.name().port(), nonce: 5, epoch: None };
+    let other = Stranger::new(&shared, "10.0.0.2", &mut a, claim);
+    shared.deafen(false);
+    a.engine.progress();
+    drop(other);
+    settle(&mut [&mut a]);
+    assert!(a.engine.conns.is_empty() && a.sent().is_empty());
+    b.trecv(2, 1, &mut to);
+    for _ in 0..10 {
+        shared.wait(Duration::from_millis(100));
+        settle(&mut [&mut a, &mut b]);
+    }
+    assert_eq!((a.sent()[0].ok().context, b.received()[0].ok().context), (1, 2));
+    a.assert_idle();
+}
+
 /// Another endpoint at a peer's address is no continuation of it.
 #[test]
 fn a_peer_that_was_started_anew() {
@@ -135,4 +178,55 @@ fn a_peer_that_was_started_anew() {
     settle(&mut [&mut a, &mut b]);
     assert_eq!((b.sent()[0].ok().context, a.received()[0].ok().context), (3, 2));
     assert!(to == from);
+}
+
+/// Whoever injects takes the message for sent, and may make no progress from then on.
+#[test]
+fn an_injected_message_is_taken_once_it_can_leave() {
+    let (_, mut a, mut b) = pair(Script::default());
+    let silent = TxMeta { silent: true, flags: Flags::empty(), ..meta(1, 0) };
+    let (mut from, mut to) = (pattern(1, 10), vec![0; 10]);
+    b.trecv(1, 1, &mut to);
+    let mut asked = 0;
+    while a.send(silent, Some(1), &[iov(&mut from)]) == Err(Errno::EAGAIN) {
+        // The sender does nothing but try: that alone has to bring it forward.
+        settle(&mut [&mut b]);
+        asked += 1;
+        assert!(asked < 1000);
+    }
+    assert!(asked > 0);
+    settle(&mut [&mut b]);
+    assert_eq!(b.received()[0].ok().context, 1);
+    assert!(to == from);
+    a.assert_idle();
+}
+
+#[test]
+fn an_injected_message_to_nobody_is_told_why() {
+    let shared = Shared::new(Script::default());
+    let mut a = Node::new(&shared, "10.0.0.1:0", "10.0.0.1:0", LIMITS);
+    let name: SocketAddr = "10.0.0.2:7777".parse().unwrap();
+    a.av.insert(&SocketAddress::from(name).to_bytes(), None).unwrap();
+    let silent = TxMeta { silent: true, flags: Flags::empty(), ..meta(0, 0) };
+    let mut byte = [1];
+    let mut told = 0;
+    for _ in 0..350 {
+        match a.send(silent, Some(1), &[iov(&mut byte)]) {
+            Err(Errno::EAGAIN) => {}
+            other => {
+                assert_eq!(other, Err(Errno::ECONNREFUSED));
+                told += 1;
+            }
+        }
+        settle(&mut [&mut a]);
+        shared.wait(Duration::from_millis(100));
+    }
+    assert_eq!(told, 1);
+    // An answer that nobody has asked for is forgotten.
+    for _ in 0..350 {
+        settle(&mut [&mut a]);
+        shared.wait(Duration::from_millis(100));
+    }
+    assert_eq!(a.send(silent, Some(1), &[iov(&mut byte)]), Err(Errno::EAGAIN));
+    a.assert_idle();
 }

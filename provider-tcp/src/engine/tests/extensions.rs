@@ -6,8 +6,9 @@ use fabric_core::{
         atomic_op::{ATOMIC_READ, SUM},
         datatype::UINT64,
     },
+    completion::{Counter, CounterAttr},
     flags::Flags,
-    op::{AtomicKind, RmaKind},
+    op::{AtomicKind, RmaKind, TxMeta},
 };
 
 use super::{
@@ -15,6 +16,7 @@ use super::{
     net::Script,
     node::{Done, LIMITS, Node, meta, pair, pair_with, pattern, settle},
 };
+use crate::endpoint::TcpEndpoint;
 
 const KEY: u64 = 7;
 const NARROW: Script = Script { chunk: 700, room: 1000, late: 3, seed: 3 };
@@ -157,7 +159,7 @@ fn writes_complete_with_their_answer() {
     let mut from = pattern(1, 8);
     a.rma(meta(1, 1), RmaKind::Write, &mut from, (0, KEY)).unwrap();
     assert_eq!(ends(&mut a, &mut b, 1), [(1, None)]);
-    let silent = fabric_core::op::TxMeta { silent: true, flags: Flags::empty(), ..meta(1, 0) };
+    let silent = TxMeta { silent: true, flags: Flags::empty(), ..meta(1, 0) };
     a.rma(meta(1, 2), RmaKind::Write, &mut from, (0, KEY)).unwrap();
     a.rma(silent, RmaKind::Write, &mut from, (0, KEY + 1)).unwrap();
     for _ in 0..100 {
@@ -166,6 +168,46 @@ fn writes_complete_with_their_answer() {
     assert!(a.sent().is_empty());
     assert_eq!(a.engine.owes(a.ep), 0, "nothing is left for closing to wait for");
     assert_eq!(ends(&mut a, &mut b, 2), [(0, Some(Errno::ENOKEY)), (2, None)]);
+}
+
+/// Nobody hears of an injected write's end but a counter, which says that the bytes are there: so does
+/// towards other libraries, where the endpoint's defaults ask for that.
+#[test]
+fn injected_writes_count_with_their_answer() {
+    for ours in [true, false] {
+        let (_, mut a, mut b) = pair(Script::default());
+        let mut memory = vec![0; 8];
+        let _region = b.expose(KEY, &mut memory);
+        let mut from = pattern(1, 8);
+        a.rma(meta(1, 1), RmaKind::Write, &mut from, (0, KEY)).unwrap();
+        assert_eq!(ends(&mut a, &mut b, 1), [(1, None)]);
+        for node in [&mut a, &mut b] {
+            let handles: Vec<_> = node.engine.conns.iter().map(|(handle, _)| handle).collect();
+            for handle in handles {
+                node.engine.conns.get_mut(handle).unwrap().extensions = ours;
+            }
+        }
+        let counter = Counter::<TcpEndpoint>::open(&CounterAttr::default()).unwrap();
+        let report = &mut a.engine.core.eps.get_mut(a.ep).unwrap().report;
+        report.bind_counter(counter.value(), Flags::WRITE).unwrap();
+        memory.fill(0);
+        let asks = if ours { Flags::empty() } else { Flags::DELIVERY_COMPLETE };
+        let injected = TxMeta { silent: true, flags: Flags::INJECT | asks, ..meta(1, 0) };
+        a.rma(injected, RmaKind::Write, &mut from, (0, KEY)).unwrap();
+        for _ in 0..100 {
+            a.engine.progress();
+        }
+        assert_eq!((counter.read(), &memory), (0, &vec![0; 8]));
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!((counter.read(), &memory), (1, &from));
+        assert!(a.sent().is_empty());
+        if ours {
+            a.rma(injected, RmaKind::Write, &mut from, (0, KEY + 1)).unwrap();
+            assert_eq!(ends(&mut a, &mut b, 1), [(0, Some(Errno::ENOKEY))]);
+            assert_eq!((counter.read(), counter.read_error()), (1, 1));
+        }
+        a.assert_idle();
+    }
 }
 
 #[test]

@@ -1,10 +1,15 @@
 //! Engines driven against each other over a network in memory.
 
+mod calls;
+mod claims;
 mod connecting;
 mod extensions;
+mod leaving;
 mod net;
 mod node;
+mod pressure;
 mod remote;
 mod storm;
+mod stranger;
 mod traffic;
 mod waits;

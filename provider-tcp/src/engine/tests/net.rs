@@ -10,7 +10,10 @@ use std::{
 
 use fabric_core::{Errno, Result, mem::Buffers};
 
-use crate::net::{Accepted, Interest, Net, Ready, Stream};
+use crate::net::{Accepted, Interest, Life, Net, Ready, Stream};
+
+/// How long a kernel holds back what may get company.
+pub(super) const HELD: Duration = Duration::from_millis(200);
 
 /// How a network behaves.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +58,8 @@ impl Dice {
 #[derive(Debug, Default)]
 struct Way {
     bytes: VecDeque<u8>,
+    /// So many of them are not delivered yet.
+    held: usize,
     /// Nothing more will come.
     ended: bool,
     /// A connection message comes first, and leaves whole.
@@ -67,6 +72,12 @@ struct Connection {
     ways: [Way; 2],
     ends: [SocketAddr; 2],
     reset: bool,
+    /// Neither side hears the other's kernel any more.
+    silent: bool,
+    /// Nothing can be sent any more, though what has come can be read.
+    deaf: bool,
+    /// When each side has heard the other's kernel, as far as it has asked.
+    heard: [Option<Instant>; 2],
 }
 
 #[derive(Debug)]
@@ -80,6 +91,9 @@ struct World {
     port: u16,
     /// Bytes that were ever sent, and received.
     moved: usize,
+    /// Calls in which that was done.
+    sends: usize,
+    receives: usize,
 }
 
 /// What all networks of one test share.
@@ -96,6 +110,8 @@ impl Shared {
             listeners: HashMap::new(),
             port: 50_000,
             moved: 0,
+            sends: 0,
+            receives: 0,
         })))
     }
 
@@ -117,7 +133,19 @@ impl Shared {
 
     /// Lets time pass.
     pub(super) fn wait(&self, time: Duration) {
-        self.lock().now += time;
+        let world = &mut *self.lock();
+        world.now += time;
+        if time >= HELD {
+            let ways = world.connections.iter_mut().flat_map(|connection| &mut connection.ways);
+            ways.for_each(|way| way.held = 0);
+        }
+    }
+
+    /// Has all connections there are fall silent, as if a host had gone without a word.
+    pub(super) fn silence(&self) {
+        for connection in &mut self.lock().connections {
+            connection.silent = true;
+        }
     }
 
     /// Bytes that were ever sent, and received.
@@ -125,10 +153,26 @@ impl Shared {
         self.lock().moved
     }
 
+    /// Calls that have sent bytes, and calls that have received some.
+    pub(super) fn calls(&self) -> (usize, usize) {
+        let world = self.lock();
+        (world.sends, world.receives)
+    }
+
     /// Cuts all connections there are; what is on its way is lost.
     pub(super) fn cut(&self) {
         for connection in &mut self.lock().connections {
             connection.reset = true;
+        }
+    }
+
+    /// Has all connections there are, or the one that was opened last, take nothing any more, as if the
+    /// other end had been closed with something unread.
+    pub(super) fn deafen(&self, all: bool) {
+        let connections = &mut self.lock().connections;
+        let skip = if all { 0 } else { connections.len() - 1 };
+        for connection in connections.iter_mut().skip(skip) {
+            connection.deaf = true;
         }
     }
 
@@ -167,13 +211,22 @@ pub(super) struct TestStream {
     side: usize,
 }
 
+impl TestStream {
+    /// Bytes that it takes now.
+    pub(super) fn room(&self) -> usize {
+        let world = self.world.lock();
+        let way = self.at.map(|at| world.connections[at].ways[self.side].bytes.len());
+        way.map_or(0, |used| world.script.room.saturating_sub(used))
+    }
+}
+
 impl Stream for TestStream {
-    fn send(&mut self, bytes: &[u8], data: &Buffers) -> Result<usize> {
+    fn send(&mut self, bytes: &[u8], data: &Buffers, more: bool) -> Result<usize> {
         let world = &mut *self.world.lock();
         let at = self.at.ok_or(Errno::ENOTCONN)?;
         let len = bytes.len() + data.len();
         let connection = &world.connections[at];
-        if connection.reset || connection.ways[self.side].ended {
+        if connection.reset || connection.deaf || connection.ways[self.side].ended {
             return Err(Errno::ECONNRESET);
         }
         let room = world.script.room.saturating_sub(connection.ways[self.side].bytes.len());
@@ -184,11 +237,19 @@ impl Stream for TestStream {
         let n = if first { len } else { world.some(len.min(room)) };
         let mut all = vec![0; n];
         world.moved += n;
+        world.sends += 1;
         let staged = n.min(bytes.len());
         all[..staged].copy_from_slice(&bytes[..staged]);
         data.gather(0, &mut all[staged..]);
-        world.connections[at].ways[self.side].bytes.extend(all);
+        let way = &mut world.connections[at].ways[self.side];
+        way.bytes.extend(all);
+        way.held = if more { way.held + n } else { 0 };
         Ok(n)
+    }
+
+    fn push(&mut self) {
+        let Some(at) = self.at else { return };
+        self.world.lock().connections[at].ways[self.side].held = 0;
     }
 
     fn receive(&mut self, data: &Buffers, rest: &mut [u8]) -> Result<usize> {
@@ -198,7 +259,8 @@ impl Stream for TestStream {
             return Err(Errno::ECONNRESET);
         }
         let way = &world.connections[at].ways[1 - self.side];
-        let most = way.bytes.len().min(data.len() + rest.len());
+        let held = if way.ended { 0 } else { way.held };
+        let most = (way.bytes.len() - held).min(data.len() + rest.len());
         if most == 0 && way.ended {
             return Ok(0);
         }
@@ -208,6 +270,7 @@ impl Stream for TestStream {
         }
         let n = world.some(most);
         world.moved += n;
+        world.receives += 1;
         let bytes: Vec<u8> = world.connections[at].ways[1 - self.side].bytes.drain(..n).collect();
         let (placed, left) = bytes.split_at(n.min(data.len()));
         data.fill(0, placed);
@@ -219,11 +282,21 @@ impl Stream for TestStream {
         Ok(self.world.lock().connections[self.at.ok_or(Errno::ENOTCONN)?].ends[self.side])
     }
 
+    fn life(&self) -> Option<Life> {
+        let world = self.world.lock();
+        let connection = &world.connections[self.at?];
+        let heard = connection.heard[self.side];
+        let silence = heard.map_or(Duration::MAX / 2, |heard| world.now - heard);
+        let ended = connection.reset || connection.ways[1 - self.side].ended;
+        Some(Life { owes: false, again: 0, probes: 0, silence, ended })
+    }
+
     fn finish(&mut self) {
         let Some(at) = self.at else { return };
         let world = &mut *self.world.lock();
         world.connections[at].ways[self.side].ended = true;
-        world.connections[at].ways[1 - self.side].bytes.clear();
+        let way = &mut world.connections[at].ways[1 - self.side];
+        (way.bytes, way.held) = (VecDeque::new(), 0);
     }
 }
 
@@ -310,7 +383,14 @@ impl Net for TestNet {
         });
         if at.is_some() {
             let ways = [Way::default(), Way::default()];
-            world.connections.push(Connection { ways, ends: [end, to], reset: false });
+            world.connections.push(Connection {
+                ways,
+                ends: [end, to],
+                reset: false,
+                silent: false,
+                deaf: false,
+                heard: [None; 2],
+            });
         }
         Ok(TestStream { world: self.world.clone(), at, side: 0 })
     }
@@ -343,7 +423,7 @@ impl Net for TestNet {
             let ended = connection.is_none_or(|connection| connection.reset);
             let read = connection.is_some_and(|connection| {
                 let way = &connection.ways[1 - side];
-                !way.bytes.is_empty() || way.ended
+                way.bytes.len() > way.held || way.ended
             });
             let write = connection
                 .is_some_and(|connection| connection.ways[*side].bytes.len() < world.script.room);
@@ -354,6 +434,16 @@ impl Net for TestNet {
             }
         }
         self.alarm.take_if(|at| *at <= world.now).is_some()
+    }
+
+    /// The answer is there at once.
+    fn ask_for_life(&mut self, stream: &TestStream, soon: bool) {
+        let Some(at) = stream.at else { return };
+        let world = &mut *self.world.lock();
+        let connection = &mut world.connections[at];
+        if soon && !connection.silent {
+            connection.heard[stream.side] = Some(world.now);
+        }
     }
 
     fn now(&self) -> Instant {

@@ -18,7 +18,7 @@ use fabric_core::{
 };
 
 use super::{
-    super::{Engine, Ep, Limits},
+    super::{Buffering, Engine, Ep, Limits},
     net::{Script, Shared, TestNet},
 };
 use crate::address::{EITHER, SocketAddress};
@@ -152,7 +152,7 @@ impl Node {
         state.local = Some(local.into());
         state.set_av(Some(av.clone()));
         (state.report.tx, state.report.rx, state.enabled) = (bind(&tx), bind(&rx), true);
-        let mut engine = Engine::new(shared.host(host.ip()), None);
+        let mut engine = Engine::new(shared.host(host.ip()), None, Buffering::default());
         let ep = engine.open_endpoint(state, 64).unwrap();
         engine.listen(ep).unwrap();
         Self { engine, ep, tx, rx, regions, av }

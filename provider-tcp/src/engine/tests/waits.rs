@@ -77,12 +77,33 @@ fn an_endpoint_owes_its_own_bytes() {
     let (mut a, _b) = acquainted();
     let mut bytes = pattern(5, 100);
     for n in 0..30 {
-        let silent = TxMeta { silent: true, ..meta(1, n) };
+        let silent = TxMeta { silent: true, flags: Flags::MORE, ..meta(1, n) };
         a.send(silent, Some(9), &[iov(&mut bytes)]).unwrap();
     }
     assert_ne!(a.engine.owes(a.ep), 0);
     let other = fabric_core::slab::Handle::from_raw(!a.ep.raw());
     assert_eq!(a.engine.owes(other), 0);
+}
+
+/// Whoever finds out by sending that its peer has gone still gets what had come before.
+#[test]
+fn last_words() {
+    let (shared, mut a, mut b) = pair(ROOMY);
+    let (mut words, mut room) = (pattern(6, 20), [vec![0; 20], vec![0; 20], vec![0; 20]]);
+    b.send(meta(0, 0), Some(1), &[iov(&mut words)]).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    for _ in 0..2 {
+        b.send(meta(0, 0), Some(1), &[iov(&mut words)]).unwrap();
+    }
+    b.engine.progress();
+    shared.deafen(true);
+    a.send(meta(1, 7), Some(2), &[iov(&mut words)]).unwrap();
+    assert_eq!(a.engine.conns.len(), 0);
+    for room in &mut room {
+        a.trecv(3, 1, room);
+        assert_eq!(a.received()[0].ok().len, 20);
+        assert!(*room == words);
+    }
 }
 
 /// A connected endpoint whose connection has ended takes receives for what came before, and none that

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Op, RANGES_MAX, RtsIndex, VERSION};
+use super::{Op, RANGES_MAX, VERSION};
 
 /// Why a header was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,12 +51,14 @@ pub enum HeadError {
         accepted: Sizes,
     },
     /// No rendezvous.
-    #[error("message header of {op:?}: index {found}, accepted are 1 to {}", RtsIndex::MAX)]
+    #[error("message header of {op:?}: index {found}, accepted are 1 to {accepted}")]
     Index {
         /// Kind of message.
         op: Op,
         /// What was there.
-        found: u8,
+        found: u16,
+        /// The last that could be.
+        accepted: u16,
     },
     /// A message longer than memory.
     #[error("message header of Rts: message of {found} bytes, accepted are 0 to {}", isize::MAX)]

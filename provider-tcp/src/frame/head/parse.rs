@@ -51,7 +51,8 @@ pub fn parse(
         return Err(HeadError::Flags { found: raw_flags });
     };
 
-    // Messages without ranges have anything in `count`.
+    let wide = if extensions { count } else { 0 };
+    // Messages without ranges, and other libraries' of a rendezvous, have anything in `count`.
     let count = if op.has_ranges() { usize::from(count) } else { 0 };
     if count > RANGES_MAX {
         return Err(HeadError::RangeCount { found: count });
@@ -64,8 +65,9 @@ pub fn parse(
     }
     let payload_len = payload_len(op, len, endian.u64(size))?;
     let index = if matches!(op, Op::Rts | Op::Cts | Op::Data) {
-        let Some(index) = RtsIndex::new(op_data) else {
-            return Err(HeadError::Index { op, found: op_data });
+        let found = u16::from_le_bytes([op_data, wide]);
+        let Some(index) = RtsIndex::new(found, extensions) else {
+            return Err(HeadError::Index { op, found, accepted: RtsIndex::last(extensions) });
         };
         Some(index)
     } else {

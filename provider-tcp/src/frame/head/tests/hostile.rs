@@ -63,9 +63,13 @@ fn size() {
 #[test]
 fn indices() {
     for op in [Op::Rts, Op::Cts, Op::Data] {
+        let error = HeadError::Index { op, found: 0, accepted: u16::MAX };
+        assert_eq!(refused(&with(op, &[(4, &[0, 0])])), error);
+        // Others have one byte, and anything in the second.
         for found in [0, 255] {
-            let error = HeadError::Index { op, found };
-            assert_eq!(refused(&with(op, &[(4, &[found])])), error);
+            let bytes = with(op, &[(4, &[found, 9])]);
+            let error = HeadError::Index { op, found: found.into(), accepted: 254 };
+            assert_eq!(outcome(&bytes, Endian::Native, false), Err(error));
         }
     }
     for found in [1 << 63, u64::MAX] {

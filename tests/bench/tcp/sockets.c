@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The limit: what non-blocking sockets do where nobody looks at what they carry.
+ *
+ *	sockets server|client NODE PORT latency|rate|bandwidth COUNT
+ *
+ * A window leaves in as few system calls as the socket takes.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "measure.h"
+
+static int fd;
+static size_t to_come;
+
+static void expect(int count, size_t size)
+{
+	to_come = (size_t) count * size;
+}
+
+static void send_all(int count, size_t size)
+{
+	size_t left = (size_t) count * size;
+	const char *at = outgoing;
+
+	while (left) {
+		ssize_t n = send(fd, at, left, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno != EAGAIN)
+			fail("send: %s", strerror(errno));
+		if (n > 0) {
+			at += n;
+			left -= (size_t) n;
+		}
+	}
+}
+
+static void finish(void)
+{
+	char *at = incoming;
+
+	while (to_come) {
+		ssize_t n = recv(fd, at, to_come, MSG_DONTWAIT);
+
+		if (n == 0 || (n < 0 && errno != EAGAIN))
+			fail("recv: %s", n ? strerror(errno) : "end of stream");
+		if (n > 0) {
+			at += n;
+			to_come -= (size_t) n;
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct carrier carrier = { expect, send_all, finish };
+	struct sockaddr_in address = { .sin_family = AF_INET };
+	int is_server, on = 1, listener;
+
+	if (argc != 6)
+		fail("usage: sockets server|client NODE PORT latency|rate|bandwidth COUNT");
+	is_server = !strcmp(argv[1], "server");
+	address.sin_port = htons((uint16_t) atoi(argv[3]));
+	if (inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)
+		fail("%s is no address", argv[2]);
+	fd = socket(AF_INET, SOCK_STREAM, 0);
+	if (is_server) {
+		listener = fd;
+		setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+		if (bind(listener, (void *) &address, sizeof(address)) || listen(listener, 1))
+			fail("%s %s: %s", argv[2], argv[3], strerror(errno));
+		ready();
+		fd = accept(listener, NULL, NULL);
+		if (fd < 0)
+			fail("accept: %s", strerror(errno));
+	} else if (connect(fd, (void *) &address, sizeof(address))) {
+		fail("connect: %s", strerror(errno));
+	}
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	measure(&carrier, is_server, argv + 4);
+	return 0;
+}
