@@ -28,6 +28,7 @@ pub mod options;
 pub mod param;
 pub mod persist;
 pub mod rdm;
+pub mod rdm_over_msg;
 pub mod ring;
 pub mod slab;
 pub mod sync;

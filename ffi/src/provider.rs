@@ -12,7 +12,7 @@ use fabric_core::{
     lock::{NoLock, SafeLock},
 };
 use provider_shm::{ShmAddresses, ShmEndpoint, ShmSource};
-use provider_tcp::{TcpEndpoint, TcpPassive, TcpSource, address};
+use provider_tcp::{RxmSource, TcpEndpoint, TcpPassive, TcpRxmEndpoint, TcpSource, address};
 use provider_verbs::VerbsSource;
 
 use crate::{
@@ -65,7 +65,7 @@ pub type OpenDomain = fn(&Arc<FabricObject>, &Info, *mut c_void) -> Result<*mut 
 pub type OpenPassive = fn(&Arc<FabricObject>, &Info, *mut c_void) -> Result<*mut fid_pep>;
 
 /// All of them.
-pub static PROVIDERS: [Provider; 3] = [
+pub static PROVIDERS: [Provider; 4] = [
     Provider { source: &VerbsSource, objects: None },
     Provider {
         source: &ShmSource,
@@ -88,10 +88,26 @@ pub static PROVIDERS: [Provider; 3] = [
             try_wait: &[try_wait_queue::<TcpEndpoint>],
         }),
     },
+    Provider {
+        source: &RxmSource,
+        objects: Some(Objects {
+            addresses: &address::EITHER,
+            open_domain: open_rxm,
+            open_passive: None,
+            try_wait: &[
+                try_wait_queue::<TcpRxmEndpoint<NoLock>>,
+                try_wait_queue::<TcpRxmEndpoint<SafeLock>>,
+            ],
+        }),
+    },
 ];
 
-/// The provider of this name, in any case; of a name with layers, the last one counts.
+/// The provider of this name, in any case; of a name with layers that is none, the last one counts.
 pub fn find(name: &str) -> Option<&'static Provider> {
+    let whole = |provider: &&Provider| provider.source.name().eq_ignore_ascii_case(name);
+    if let Some(provider) = PROVIDERS.iter().find(whole) {
+        return Some(provider);
+    }
     let last = name.rsplit(';').next().unwrap_or(name).trim();
     PROVIDERS.iter().find(|provider| provider.source.name().eq_ignore_ascii_case(last))
 }
@@ -119,6 +135,20 @@ fn open_tcp(
     domain::open::<TcpEndpoint>(fabric, core, addresses, context)
 }
 
+fn open_rxm(
+    fabric: &Arc<FabricObject>,
+    info: &Info,
+    context: *mut c_void,
+) -> Result<*mut fid_domain> {
+    let core = Domain::open(info)?;
+    let addresses = address::addresses(info.addr_format).ok_or(Errno::EINVAL)?;
+    if core.needs_locks() {
+        domain::open::<TcpRxmEndpoint<SafeLock>>(fabric, core, addresses, context)
+    } else {
+        domain::open::<TcpRxmEndpoint<NoLock>>(fabric, core, addresses, context)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +159,7 @@ mod tests {
         assert_eq!(name("SHM"), Some("shm"));
         assert_eq!(name("ofi_layer;tcp"), Some("tcp"));
         assert_eq!(name("tcp;ofi_layer"), None);
+        assert_eq!(name("TCP;ofi_rxm"), Some("tcp;ofi_rxm"));
         assert_eq!(name(""), None);
     }
 }

@@ -20,11 +20,11 @@ pub use fabric_core::{
     flags, param,
 };
 use provider_shm::ShmSource;
-use provider_tcp::TcpSource;
+use provider_tcp::{RxmSource, TcpSource};
 use provider_verbs::VerbsSource;
 
 /// The providers that are built in, in the order in which their offers are listed.
-pub const SOURCES: [&dyn Source; 3] = [&VerbsSource, &ShmSource, &TcpSource];
+pub const SOURCES: [&dyn Source; 4] = [&VerbsSource, &ShmSource, &TcpSource, &RxmSource];
 
 /// Finds the offers that satisfy `hints`, best first; `None` lists all. `FI_PROVIDER` applies.
 ///

@@ -465,7 +465,7 @@ impl Endpoint for TcpEndpoint {
 }
 
 /// The address that an info gives to its endpoint.
-fn local(info: &Info) -> Result<Option<SocketAddress>> {
+pub(crate) fn local(info: &Info) -> Result<Option<SocketAddress>> {
     if info.src_addr.is_empty() {
         return Ok(None);
     }

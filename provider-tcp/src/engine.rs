@@ -26,6 +26,7 @@ mod conn;
 mod connect;
 mod failure;
 mod forget;
+mod layer;
 mod leaving;
 mod life;
 mod msg;
@@ -71,6 +72,7 @@ use self::{
 pub(crate) use self::{
     atomics::ATOMIC_MAX,
     connect::send_whole,
+    layer::exposed,
     msg::{Answer, Msg},
 };
 use crate::{
@@ -182,6 +184,8 @@ pub(crate) struct Ep<L: Lock> {
     pub(crate) enabled: bool,
     /// A connected endpoint's state; reliable datagrams have none.
     pub(crate) msg: Option<Msg>,
+    /// A protocol of its own sends messages over the connections: the longest that it receives.
+    pub(crate) layer: Option<usize>,
 }
 
 /// Everything but the network.
@@ -189,6 +193,8 @@ pub(crate) struct Core<L: Lock> {
     pub(crate) eps: Slab<Ep<L>>,
     pub(crate) contexts: Slab<RxContext<L>>,
     pub(crate) ops: Slab<TxOp>,
+    /// What the protocol above has to hear.
+    pub(crate) layer: Vec<layer::Event<L>>,
     /// Staged bytes that leave without waiting for more.
     batch: usize,
 }
@@ -255,6 +261,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 eps: Slab::new(usize::MAX),
                 contexts: Slab::new(usize::MAX),
                 ops: Slab::new(usize::MAX),
+                layer: Vec::new(),
                 batch: buffering.batch,
             },
             conns: Slab::new(usize::MAX),
@@ -336,6 +343,11 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
     }
 
+    /// A connection is about to go.
+    fn unheat(&mut self, handle: Handle) {
+        self.hot.retain(|hot| *hot != handle);
+    }
+
     /// Sends what waits on listed connections.
     fn flush(&mut self) {
         for at in (0..self.listed.len()).rev() {
@@ -368,7 +380,13 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// which would not learn of it.
     #[inline]
     pub(crate) fn hand_on(&mut self) {
-        if self.asleep && !self.listed.is_empty() {
+        self.hand_on_if(false);
+    }
+
+    /// The same where the protocol above may have left something, too.
+    #[inline]
+    pub(crate) fn hand_on_if(&mut self, must: bool) {
+        if self.asleep && (must || !self.listed.is_empty() || !self.core.layer.is_empty()) {
             self.asleep = false;
             self.net.wake();
         }
@@ -391,6 +409,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 Due::Claim(handle) => self.look_at_claim(handle),
                 Due::Listener(ep) => self.listen_again(ep),
                 Due::Look => self.look(),
+                Due::Layer => self.core.layer.push(layer::Event::Alarm),
             }
         }
         self.net.set_alarm(self.timers.first());
@@ -441,6 +460,7 @@ impl<L: Lock> Ep<L> {
             queued: 0,
             enabled: false,
             msg: None,
+            layer: None,
         }
     }
 

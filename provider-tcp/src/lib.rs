@@ -10,10 +10,12 @@ pub mod offer;
 pub mod passive;
 mod settings;
 pub mod shared;
+pub mod streams;
 
 pub use endpoint::TcpEndpoint;
 pub use passive::TcpPassive;
 pub use shared::TcpSharedReceive;
+pub use streams::TcpRxmEndpoint;
 
 use fabric_core::{
     attr::Info,
@@ -37,5 +39,23 @@ impl Source for TcpSource {
 
     fn offers(&self, request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
         offer::offers(request)
+    }
+}
+
+/// The side of discovery of `tcp;ofi_rxm`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RxmSource;
+
+impl Source for RxmSource {
+    fn name(&self) -> &str {
+        offer::RXM_NAME
+    }
+
+    fn has_fabric(&self, name: &str) -> bool {
+        TcpSource.has_fabric(name)
+    }
+
+    fn offers(&self, request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
+        offer::rxm_offers(request)
     }
 }

@@ -9,6 +9,7 @@
 
 mod ends;
 mod kinds;
+mod rxm;
 
 use fabric_core::{
     attr::{
@@ -23,6 +24,7 @@ use fabric_core::{
 
 pub use kinds::Kind;
 pub(crate) use kinds::shares_receives;
+pub use rxm::{RXM_CAPS, RXM_NAME, rxm_offers};
 
 use crate::{
     address::{Family, SocketAddress},
@@ -100,11 +102,15 @@ fn best_of(interfaces: &Interfaces, family: Family) -> Option<SocketAddress> {
 
 /// What this host offers for a request, best first.
 pub fn offers(request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
-    let interfaces = interfaces().map_err(|errno| {
+    offers_on(&interfaces_for(NAME)?, request)
+}
+
+fn interfaces_for(provider: &str) -> Result<Interfaces, Box<Rejection>> {
+    interfaces().map_err(|errno| {
         let fix = "allow AF_NETLINK sockets to the process";
-        Rejection::unavailable(NAME, "interfaces", format!("no list of interfaces: {errno}"), fix)
-    })?;
-    offers_on(&interfaces, request)
+        let offered = format!("no list of interfaces: {errno}");
+        Box::new(Rejection::unavailable(provider, "interfaces", offered, fix))
+    })
 }
 
 /// The same on interfaces that are known.

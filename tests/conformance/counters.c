@@ -166,7 +166,7 @@ static void failures(struct side *s)
 		ERROR(s, s->tx, FI_EINVAL, &s->ctx[1], &err);
 		EQUAL(fi_cntr_readerr(cntr[WRITES]), 1);
 		EQUAL(fi_cntr_read(cntr[WRITES]), 0);
-		POST(s, fi_inject(s->ep, s->out, 100, s->peer));
+		POST(s, fi_inject(s->ep, s->out, 50, s->peer));
 		COUNTED(s, cntr[SENDS], 1);
 	} else {
 		ERROR(s, s->rx, FI_ETRUNC, &s->ctx[1], &err);
@@ -316,10 +316,10 @@ static void bytes(struct side *s)
 	OK(fi_recv(s->ep, s->in, LEN, s->in_desc, FI_ADDR_UNSPEC, &s->ctx[0]));
 	OK(fi_recv(s->ep, s->in + LEN, ARENA - LEN, s->in_desc, FI_ADDR_UNSPEC, &s->ctx[1]));
 	barrier(s);
-	POST(s, fi_inject(s->ep, s->out, 100, s->peer));
+	POST(s, fi_inject(s->ep, s->out, 50, s->peer));
 	POST(s, fi_send(s->ep, s->out, 50000, s->out_desc, s->peer, &s->ctx[2]));
-	COUNTED(s, sent, 50100);
-	COUNTED(s, received, 50100);
+	COUNTED(s, sent, 50050);
+	COUNTED(s, received, 50050);
 	barrier(s);
 	OK(fi_close(&s->ep->fid));
 	s->ep = NULL;

@@ -332,18 +332,18 @@ static void want_selective(struct wish *wish)
 /* The queue tells of what was asked for only, but always of a buffer that is given back. */
 static void selective(struct side *s)
 {
-	enum { COUNT = 10 };
+	enum { COUNT = 10, EACH = 50 };
 	struct done done;
 
 	if (s->role == 0) {
 		barrier(s);
 		for (size_t i = 0; i < COUNT; i++)
-			POST(s, fi_inject(s->ep, s->out, 100, s->peer));
+			POST(s, fi_inject(s->ep, s->out, EACH, s->peer));
 		barrier(s);
 		return;
 	}
-	set_least(s, 100);
-	OK(receive_untagged(s, s->in, COUNT * 100, FI_ADDR_UNSPEC, &s->ctx[0], FI_MULTI_RECV));
+	set_least(s, EACH);
+	OK(receive_untagged(s, s->in, COUNT * EACH, FI_ADDR_UNSPEC, &s->ctx[0], FI_MULTI_RECV));
 	barrier(s);
 	COMPLETION(s, s->rx, &done);
 	CHECK(done.context == &s->ctx[0]);

@@ -30,7 +30,7 @@ WAITS = {
     "RWLOCK_WRITE": ("rwlock", "futex", "RwLock", "write_contended"),
 }
 # Own addresses of providers that listen at one.
-NODES = {"tcp": "127.0.0.1"}
+NODES = {"tcp": "127.0.0.1", "tcp;ofi_rxm": "127.0.0.1"}
 MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=9", "--fair-sched=try", "--leak-check=full",
             "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]
 FLAGS = ["-std=gnu11", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"]

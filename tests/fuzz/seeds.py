@@ -22,6 +22,7 @@ def main():
         connection(path.stem, blocks(path.read_text(encoding="utf-8")))
     extension()
     ours()
+    packets()
 
 
 def blocks(text):
@@ -48,6 +49,18 @@ def connection(name, messages):
     for way, stream in streams.items():
         seed("head", f"{name}-{way}", bytes([3 * PIECES]) + b"".join(stream))
         seed("head", f"{name}-{way}-swapped", bytes([SWAPPED]) + b"".join(map(swapped, stream)))
+
+
+def packets():
+    """What endpoints over connections send each other: the messages of their records, one by one."""
+    for path in sorted(CAPTURES.glob("rxm-*.hex")):
+        for number, (_, introduction, length, octets) in enumerate(blocks(path.read_text("utf-8"))):
+            if introduction:
+                seed("private_data", f"{path.stem}-{number}", octets[CM:])
+            elif octets[1] == 0 and length <= 1024:
+                seed("packet", f"{path.stem}-{number}", octets.ljust(length, b"\0")[BASE:])
+    seed("packet", "credit", struct.pack("<BB2xI3QBBBB", 4, 6, 0, 0, 0, 127, 2, 0, 6, 0).ljust(64, b"\0"))
+    seed("packet", "segment", struct.pack("<BBHI3QBBBBI3Q", 4, 1, 3, 0, 0, 9, 1, 2, 0, 1, 0, 0, 6, 0, 5) + b"abc")
 
 
 def swapped(message):

@@ -28,6 +28,12 @@ COMPONENTS = {
         "osc": "rdma",
     },
     "tcp": {"pml": "cm", "mtl": "ofi", "mtl_ofi_provider_include": "tcp", "osc": "^ucx"},
+    "tcp;ofi_rxm": {
+        "pml": "cm",
+        "mtl": "ofi",
+        "mtl_ofi_provider_include": "tcp;ofi_rxm",
+        "osc": "^ucx",
+    },
 }
 # Of two libraries, one offers the atomic operations that btl/ofi wants and the other does not; a rank
 # whose peers have no btl/ofi ends the job.

@@ -38,7 +38,7 @@ def main():
     parser.add_argument("--mpi", default="mpich,intel,openmpi,debian", help="which of them")
     parser.add_argument("--parts", default="c,imb,mpi4py", help="which parts")
     parser.add_argument("--ranks", default="1,2,4", help="numbers of ranks")
-    parser.add_argument("-p", "--provider", default="shm", choices=["shm", "tcp"])
+    parser.add_argument("-p", "--provider", default="shm", choices=["shm", "tcp", "tcp;ofi_rxm"])
     whose = parser.add_mutually_exclusive_group()
     whose.add_argument("--upstream", action="store_true", help="on the libfabric of each MPI")
     whose.add_argument(

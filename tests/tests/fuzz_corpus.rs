@@ -36,3 +36,13 @@ fn endpoint_records() {
 fn message_headers() {
     run("head", targets::head);
 }
+
+#[test]
+fn packets() {
+    run("packet", targets::packet);
+}
+
+#[test]
+fn private_data() {
+    run("private_data", targets::private_data);
+}

@@ -34,7 +34,8 @@ use crate::{
 
 /// The discovery side of a provider.
 pub trait Source: Send + Sync {
-    /// The provider's name, lower case and without layers: `shm`.
+    /// The provider's name, lower case: `shm`, or with what it is a layer of in front:
+    /// `tcp;ofi_rxm`.
     fn name(&self) -> &str;
 
     /// The provider's version, as `fabric_attr.prov_version` carries it.
@@ -123,7 +124,8 @@ pub fn getinfo(
 
     let mut found = Vec::new();
     let mut misses = Vec::new();
-    let cores: Vec<&str> = sources.iter().map(|s| s.name()).collect();
+    let names = sources.iter().map(|source| source.name());
+    let cores: Vec<&str> = names.filter(|name| core_of(name) == *name).collect();
     warn_of_strangers(&cores);
     if let Some(stranger) = filter.strangers(&cores).first() {
         misses.push(vec![Rejection::no_such(FILTER, stranger, &cores)]);
@@ -134,10 +136,11 @@ pub fn getinfo(
     }
     for source in sources {
         // Another name than those that were asked for is no news.
-        if !wish.may_take(source.name()) {
+        let core = core_of(source.name());
+        if !wish.may_take(core) {
             continue;
         }
-        if !filter.may_offer(source.name()) {
+        if !filter.may_offer(core) {
             misses.push(vec![Rejection::hidden(source.name(), filter)]);
             continue;
         }
@@ -154,6 +157,11 @@ pub fn getinfo(
     }
     REPORT.set(report.clone());
     if found.is_empty() { Err(NoProvider::Rejected(report)) } else { Ok(found) }
+}
+
+/// The provider that a name stands for without its layers.
+fn core_of(name: &str) -> &str {
+    name.split(';').next().unwrap_or(name)
 }
 
 /// Names in variables that no provider has, once per process.
@@ -226,7 +234,7 @@ fn nearest_first(mut misses: Vec<Vec<Rejection>>) -> Vec<Rejection> {
 
 /// `FI_PROV_ATTR_ONLY`: each provider once, usable or not, name and version only.
 fn names_only(sources: &[&dyn Source], filter: &ProviderFilter) -> Result<Vec<Info>, NoProvider> {
-    let shown = sources.iter().filter(|s| s.included() && filter.may_offer(s.name()));
+    let shown = sources.iter().filter(|s| s.included() && filter.may_offer(core_of(s.name())));
     let infos: Vec<Info> = shown
         .map(|source| Info {
             tx: Some(TxAttr::default()),

@@ -195,6 +195,11 @@ impl Resolved {
         self.region.seal.load(Ordering::Acquire) != 0
     }
 
+    /// The region's [`Region::context`].
+    pub fn context(&self) -> usize {
+        self.region.context()
+    }
+
     /// The region's [`Region::seal`].
     pub fn seal(&self) -> (u64, u64) {
         self.region.seal()

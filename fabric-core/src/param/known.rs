@@ -173,6 +173,10 @@ const PORT: Rule = Rule::Number(0, u16::MAX as i64);
 const TCP_OPERATIONS: i64 = 1 << 16;
 const TCP_INJECT: i64 = 64 << 10;
 const TCP_BUFFER: i64 = 16 << 20;
+const RXM_SEGMENT: i64 = u16::MAX as i64;
+const RXM_SEGMENTED: i64 = 1 << 30;
+const RXM_TX: i64 = 16384;
+const RXM_RX: i64 = 65536;
 const TCP_SECONDS: i64 = 24 * 60 * 60;
 
 known! {
@@ -224,6 +228,16 @@ known! {
         "seconds without a sign of life of a peer's host after which the peer is dead; 0: never";
     TCP_EXTENSIONS = "tcp" "FI_TCP_EXTENSIONS" Bool Rule::Truth, Some("0"),
         "offer what only this library can do to programs that do not ask for it, too";
+    RXM_BUFFER_SIZE = "ofi_rxm" "FI_OFI_RXM_BUFFER_SIZE" Size Rule::Number(256, RXM_SEGMENT), Some("16384"),
+        "largest message of one packet; the same for all endpoints that talk to each other";
+    RXM_SAR_LIMIT = "ofi_rxm" "FI_OFI_RXM_SAR_LIMIT" Size Rule::Number(0, RXM_SEGMENTED), Some("131072"),
+        "largest message that is sent in packets; larger ones are read by their receivers";
+    RXM_TX_SIZE = "ofi_rxm" "FI_OFI_RXM_TX_SIZE" Size Rule::Number(1, RXM_TX), Some("2048"),
+        "transmit operations that may be outstanding; hints may ask for more";
+    RXM_RX_SIZE = "ofi_rxm" "FI_OFI_RXM_RX_SIZE" Size Rule::Number(1, RXM_RX), Some("2048"),
+        "receives that may be posted; hints may ask for more";
+    RXM_USE_RNDV_WRITE = "ofi_rxm" "FI_OFI_RXM_USE_RNDV_WRITE" Bool Rule::Truth, Some("0"),
+        "have senders write large messages, where receivers would read them; the same on all sides";
 }
 
 /// Variables that other releases and providers read. They are no typing mistakes, so nothing is
@@ -239,6 +253,19 @@ pub(super) static ELSEWHERE: &[&str] = &[
     "FI_MR_CACHE_MAX_SIZE",
     "FI_MR_CACHE_MONITOR",
     "FI_OFFLOAD_COLL_PROVIDER",
+    "FI_OFI_RXM_CM_PROGRESS_INTERVAL",
+    "FI_OFI_RXM_COMP_PER_PROGRESS",
+    "FI_OFI_RXM_CQ_EQ_FAIRNESS",
+    "FI_OFI_RXM_DATA_AUTO_PROGRESS",
+    "FI_OFI_RXM_DEF_TCP_WAIT_OBJ",
+    "FI_OFI_RXM_DEF_WAIT_OBJ",
+    "FI_OFI_RXM_DETECT_HMEM_IFACE",
+    "FI_OFI_RXM_ENABLE_DIRECT_SEND",
+    "FI_OFI_RXM_ENABLE_PASSTHRU",
+    "FI_OFI_RXM_MSG_RX_SIZE",
+    "FI_OFI_RXM_MSG_TX_SIZE",
+    "FI_OFI_RXM_RESCAN",
+    "FI_OFI_RXM_USE_SRX",
     "FI_PERF_CNTR",
     "FI_PROF_DATA_SIZE",
     "FI_PROVIDER_PATH",

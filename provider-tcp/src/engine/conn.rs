@@ -66,6 +66,19 @@ pub(crate) struct Conn<S> {
     pub(crate) pulse: Pulse,
     /// What the net was asked to tell.
     pub(crate) watched: Interest,
+    /// Of a connection of the protocol above.
+    pub(crate) layer: Option<Layered>,
+}
+
+/// What the protocol above knows of a connection, and it of that.
+#[derive(Debug)]
+pub(crate) struct Layered {
+    /// How it is named there.
+    pub(crate) token: u64,
+    /// What goes with the request; later what has come with a refusal.
+    pub(crate) words: Vec<u8>,
+    /// Messages are not taken for the time being.
+    pub(crate) paused: bool,
 }
 
 /// How far a connection has come.
@@ -77,6 +90,8 @@ pub(crate) enum State {
     Requested,
     /// Theirs: the request has not come yet.
     Accepted,
+    /// Theirs: the request waits for the answer of the protocol above.
+    Waiting,
     /// Messages may travel.
     Open,
 }
@@ -127,6 +142,8 @@ pub(crate) enum Sink {
     Refuse(Refusal),
     /// Operands, to be applied once they are all there.
     Atomic(Box<Operands>),
+    /// To the protocol above.
+    Packet { bytes: Vec<u8>, ack: bool },
 }
 
 /// Memory of ours that a peer reads or writes.
@@ -140,9 +157,11 @@ impl Sink {
             Self::Receive { receive, .. } => receive.buffers.slice(got, left),
             Self::Read { buffers, .. } => buffers.slice(got, left),
             Self::Write { pieces, .. } => place_in(pieces, got),
-            Self::Keep { .. } | Self::Drop { .. } | Self::Refuse(_) | Self::Atomic(_) => {
-                Buffers::EMPTY
-            }
+            Self::Keep { .. }
+            | Self::Drop { .. }
+            | Self::Refuse(_)
+            | Self::Atomic(_)
+            | Self::Packet { .. } => Buffers::EMPTY,
         }
     }
 
@@ -156,7 +175,9 @@ impl Sink {
             Self::Read { buffers, .. } => {
                 buffers.fill(got, bytes);
             }
-            Self::Keep { bytes: kept, .. } => kept.extend_from_slice(bytes),
+            Self::Keep { bytes: kept, .. } | Self::Packet { bytes: kept, .. } => {
+                kept.extend_from_slice(bytes);
+            }
             Self::Atomic(operands) => operands.fill(got, bytes),
             Self::Write { pieces, .. } => {
                 let (mut got, mut bytes) = (got, bytes);
@@ -280,6 +301,7 @@ impl<S> Conn<S> {
             idle: 0,
             pulse: Pulse::default(),
             watched: Interest { read: false, write: false },
+            layer: None,
         }
     }
 
@@ -326,7 +348,9 @@ impl<S> Conn<S> {
     /// Nothing keeps what comes next waiting in its socket.
     #[inline]
     pub(crate) fn takes_more(&self) -> bool {
-        !matches!(self.rx.phase, Phase::Stalled(_)) && !self.tx.is_swamped()
+        !matches!(self.rx.phase, Phase::Stalled(_))
+            && !self.tx.is_swamped()
+            && !self.layer.as_ref().is_some_and(|layer| layer.paused)
     }
 
     /// What the net should tell.

@@ -160,7 +160,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
             Err(reason) => return self.down(handle, reason),
         }
         let patience = self.core.eps.get(conn.ep).map_or(Duration::ZERO, |ep| ep.limits.connect);
-        let request = self.core.request(conn.ep);
+        let request = match &mut conn.layer {
+            Some(layer) => layer.request(),
+            None => self.core.request(conn.ep),
+        };
         let sent = request.and_then(|request| send_whole(&mut conn.stream, &request));
         if let Err(reason) = sent {
             return self.down(handle, reason);
@@ -214,9 +217,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// Reads a connection's first message. `true` if there was something.
     pub(super) fn greet(&mut self, handle: Handle) -> bool {
         let Some(conn) = self.conns.get_mut(handle) else { return false };
-        if conn.state == State::Connecting || conn.claim.is_some() {
+        if matches!(conn.state, State::Connecting | State::Waiting) || conn.claim.is_some() {
             // Readable before it is connected: it has failed, and will be told as writable. A request
-            // that waits is looked at in its time.
+            // that waits is looked at in its time, or is being answered.
             return false;
         }
         let have = conn.rx.carry.len();
@@ -270,6 +273,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
         match (conn.state, head.kind) {
             (State::Requested, CmKind::Response) => {
                 conn.endian = head.endian;
+                if conn.layer.is_some() {
+                    self.layer_up(handle, data);
+                    return Ok(());
+                }
                 if self.accepted(handle, data) {
                     return Ok(());
                 }
@@ -282,12 +289,18 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 Ok(())
             }
             (State::Requested, CmKind::Reject) => {
+                if let Some(layer) = &mut conn.layer {
+                    layer.words = data.to_vec();
+                }
                 let ep = conn.ep;
                 self.core.note_refusal(ep, data);
                 Err(Errno::ECONNREFUSED)
             }
             (State::Accepted, CmKind::Request) => {
                 conn.endian = head.endian;
+                if self.core.eps.get(conn.ep).is_some_and(|ep| ep.layer.is_some()) {
+                    return self.core.layer_requested(handle, conn, data);
+                }
                 if is_ofi_rxm(data) {
                     return self.refuse_ofi_rxm(handle);
                 }
@@ -325,7 +338,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 State::Connecting | State::Requested => {
                     address.contest(own(&other.stream)?) == Ordering::Less
                 }
-                State::Accepted | State::Open => stored.agrees(identity(greeting)),
+                State::Accepted | State::Waiting | State::Open => stored.agrees(identity(greeting)),
             };
             if keep_ours {
                 return self.refuse(handle, greeting);
@@ -383,7 +396,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         self.refuse_with(handle, &[])
     }
 
-    fn refuse_with(&mut self, handle: Handle, data: &[u8]) -> Result<()> {
+    pub(super) fn refuse_with(&mut self, handle: Handle, data: &[u8]) -> Result<()> {
         let Some(mut conn) = self.conns.remove(handle) else { return Ok(()) };
         self.withdraw_claim(conn.claim);
         let message = CmMessage::new(CmKind::Reject, data).map_err(|_| Errno::EINVAL)?;

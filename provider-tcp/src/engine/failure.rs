@@ -24,9 +24,14 @@ impl<L: Lock, N: Net> Engine<L, N> {
         if let Some((_, context)) = self.core.receiver(ep) {
             context.stalled.retain(|stalled| *stalled != handle);
         }
+        if let Some(layer) = &conn.layer
+            && state != State::Open
+        {
+            return self.core.layer_refused(layer, state, reason);
+        }
         match state {
             // Nobody knows of it yet.
-            State::Accepted => {}
+            State::Accepted | State::Waiting => {}
             State::Connecting | State::Requested => {
                 // Another connection to this peer may have come up meanwhile.
                 let own = self.core.peer_mut(ep, peer).is_some_and(|p| p.conn == Some(handle));
@@ -43,8 +48,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
                     target.conn = None;
                     target.identity = Identity::default();
                 }
+                let layer = conn.layer.as_ref().map(|layer| layer.token);
                 self.core.cut(handle, conn, reason);
                 self.core.disconnected(ep);
+                self.core.layer_ended(layer, reason);
             }
         }
     }

@@ -89,6 +89,7 @@ impl<S> Conn<S> {
         match op.kind {
             TxKind::Read(_) | TxKind::Atomic { .. } => true,
             TxKind::Write(_) => self.extensions || op.acknowledged(),
+            TxKind::Packet(_) => op.acknowledged(),
             TxKind::Send { .. } => op.acknowledged() || self.announces(op),
         }
     }

@@ -413,6 +413,9 @@ impl<L: Lock> Core<L> {
         behind: &[u8],
     ) -> Result<Begun, Broken> {
         let ack = wants_ack(header);
+        if conn.layer.is_some() {
+            return self.begin_packet(conn, header, ack);
+        }
         let (ep, context) = self.receiver(conn.ep).ok_or(Errno::EPROTO)?;
         let sender = context.sender(conn.ep, conn.peer);
         let arrival = arrival(sender, header, header.payload_len());
@@ -489,6 +492,7 @@ impl<L: Lock> Core<L> {
                 if let Some(ep) = self.eps.get_mut(conn.ep) {
                     ep.written(conn.peer, &pieces, got, data);
                 }
+                self.layer_accessed(conn, Flags::REMOTE_WRITE, &pieces, data);
                 ack
             }
             Sink::Read { op, .. } => {
@@ -503,6 +507,10 @@ impl<L: Lock> Core<L> {
             Sink::Atomic(operands) => {
                 self.end_atomic(conn, &operands)?;
                 false
+            }
+            Sink::Packet { bytes, ack } => {
+                self.end_packet(conn, bytes);
+                ack
             }
         };
         if ack {

@@ -158,6 +158,7 @@ impl<L: Lock> Core<L> {
             if let Some(ep) = self.eps.get_mut(conn.ep) {
                 ep.read_served(len);
             }
+            self.layer_accessed(conn, Flags::REMOTE_READ, &pieces, None);
             return Ok(Begun::Done);
         }
         conn.tx.control.push_back(Control::ReadResponse { pieces, len });

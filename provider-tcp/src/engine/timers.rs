@@ -24,6 +24,8 @@ pub(super) enum Due {
     Listener(Handle),
     /// Peers that owe acknowledgements are looked at.
     Look,
+    /// The protocol above wants to be called.
+    Layer,
 }
 
 /// A heap of them.
@@ -60,7 +62,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 self.greet(handle);
             }
             State::Requested => return self.still_no_answer(handle),
-            State::Open => {}
+            State::Waiting | State::Open => {}
         }
         if self.conns.get(handle).is_some_and(late) {
             self.down(handle, Errno::ETIMEDOUT);

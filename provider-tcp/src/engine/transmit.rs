@@ -29,9 +29,9 @@ const ACKNOWLEDGED: Flags =
     Flags::DELIVERY_COMPLETE.union(Flags::TRANSMIT_COMPLETE).union(Flags::COMMIT_COMPLETE);
 
 /// Payloads up to this size are copied behind their header, so that several leave in one call.
-const COPIED: usize = 4096;
+pub(super) const COPIED: usize = 4096;
 /// Staged bytes, on a socket that takes no more, at which operations begin to wait.
-const STAGED_MAX: usize = 64 << 10;
+pub(super) const STAGED_MAX: usize = 64 << 10;
 /// Reads of a connection that cannot be written to any more.
 const LAST_WORDS: usize = 4096;
 /// Tagged messages above this size are announced first.
@@ -69,13 +69,26 @@ pub(crate) enum TxKind {
         ranges: Ranges,
         result: Buffers,
     },
+    /// A message of the protocol above: so many bytes in front of the payload.
+    Packet(Front),
 }
+
+/// Bytes in front of a payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Front {
+    pub(crate) bytes: [u8; FRONT],
+    pub(crate) len: usize,
+}
+
+/// Most of them.
+pub(crate) const FRONT: usize = 64;
 
 impl TxKind {
     /// Completion flags.
     #[inline]
     pub(crate) const fn flags(&self) -> Flags {
         match self {
+            Self::Packet(_) => Flags::SEND,
             Self::Send { tagged: true, .. } => Flags::SEND.union(Flags::TAGGED),
             Self::Send { tagged: false, .. } => Flags::SEND.union(Flags::MSG),
             Self::Write(_) => Flags::RMA.union(Flags::WRITE),
@@ -228,7 +241,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// Sends what a connection has. A socket that takes no more tells when it does.
     #[inline]
-    fn dispatch(&mut self, handle: Handle, leave: Leave) {
+    pub(super) fn dispatch(&mut self, handle: Handle, leave: Leave) {
         if self.conns.get(handle).is_none_or(|conn| conn.tx.blocked) {
             return;
         }
@@ -437,6 +450,7 @@ impl<L: Lock> Core<L> {
                 Header::rts(index, tag, buffers.len())
             }
             TxKind::Send { tagged, tag } => message(tagged, tag, buffers.len(), None),
+            TxKind::Packet(front) => Header::message(front.len + buffers.len()),
             TxKind::Write(ranges) => Header::write(ranges),
             TxKind::Read(ranges) => Header::read(ranges),
             TxKind::Atomic { atomic, ranges, .. } => match Header::atomic(atomic, ranges) {
@@ -479,6 +493,12 @@ impl<L: Lock> Core<L> {
             }
             None => {}
         }
+        if let TxKind::Packet(front) = op.kind {
+            conn.tx.head(conn.endian, &header);
+            conn.tx.out.extend_from_slice(&front.bytes[..front.len]);
+            conn.tx.current = Some(Current::Op { op: handle, at: 0 });
+            return true;
+        }
         if buffers.len() <= COPIED {
             conn.tx.stage(conn.endian, &header, &buffers);
             if header.answer().is_none() {
@@ -505,10 +525,11 @@ impl<L: Lock> Core<L> {
             }
             // Fewer bytes than announced would leave the peer waiting for the rest.
             Some(Current::Answer { at, len, .. }) if at != len => Err(Errno::EIO),
-            Some(Current::Answer { len, .. }) => {
+            Some(Current::Answer { len, pieces, .. }) => {
                 if let Some(ep) = self.eps.get_mut(conn.ep) {
                     ep.read_served(len);
                 }
+                self.layer_accessed(conn, Flags::REMOTE_READ, &pieces, None);
                 Ok(())
             }
             None => Ok(()),
@@ -520,6 +541,9 @@ impl<L: Lock> Core<L> {
         let Some(mut op) = self.ops.remove(handle) else { return };
         let Some(ep) = self.eps.get_mut(op.ep) else { return };
         ep.taken_off(&mut op);
+        if ep.layer.is_some() {
+            return self.layer_done(op.interest.context, outcome);
+        }
         match outcome {
             Ok(bytes) => ep.report.sent(&op.interest, op.kind.flags(), bytes),
             Err(reason) => ep.fail(op.peer, &op.interest, op.kind.flags(), reason),
@@ -531,6 +555,9 @@ impl<L: Lock> Core<L> {
         let Some(mut op) = self.ops.remove(handle) else { return };
         let Some(ep) = self.eps.get_mut(op.ep) else { return };
         ep.taken_off(&mut op);
+        if ep.layer.is_some() {
+            return self.layer_done(op.interest.context, Ok(len));
+        }
         conn.tx.promise(&mut ep.report, &op.interest, op.kind.flags(), len);
     }
 }

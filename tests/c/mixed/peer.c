@@ -1,17 +1,30 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * One of two processes over tcp that may run on different libraries:
+ * One of two processes over tcp, or a layer above it, that may run on different libraries:
  *
- *	peer 0|1 PORT [long]
+ *	peer 0|1 PORT PROVIDER [long] [leave]
  *
  * Both do the same to each other: messages of many sizes whose receives are there or not, messages
  * in another order than their receives, one-sided operations under keys of the application's choice,
- * both directions at once. All bytes are checked.
+ * both directions at once; atomic operations where both libraries have the same. All bytes are checked.
+ * With `leave` nothing is closed in the end.
  */
-#define PROVIDER	"tcp"
+static const char *provider;
+
+#define PROVIDER	provider
 #define NODE		"127.0.0.1"
-#define CAPS		(FI_MSG | FI_TAGGED | FI_RMA | FI_SOURCE | FI_DIRECTED_RECV)
+#define CAPS		(FI_MSG | FI_TAGGED | FI_RMA | FI_SOURCE | FI_DIRECTED_RECV | \
+			 (has_atomics() ? FI_ATOMIC : 0))
+
+static unsigned long has_atomics(void);
+
 #include "../pair.h"
+
+/* Upstream has no atomic operations over tcp alone. */
+static unsigned long has_atomics(void)
+{
+	return strchr(provider, ';') != NULL;
+}
 
 #define MOST		((size_t) 4 << 20)
 #define COUNT		64
@@ -217,15 +230,65 @@ static void one_sided(struct node *n)
 	free(memory);
 }
 
+/* Both add to the same words, and swap one of their own. */
+static void atomics(struct node *n)
+{
+	enum { WORDS = 100, ROUNDS = 50 };
+	uint64_t *words = calloc(WORDS + 2, sizeof(*words));
+	uint64_t add[WORDS], old[WORDS], seen = 0, mine = 7, expected = 0;
+	struct fid_mr *mr;
+
+	CHECK(words);
+	for (size_t i = 0; i < WORDS; i++)
+		add[i] = i + 1;
+	OK(fi_mr_reg(n->domain, words, (WORDS + 2) * sizeof(*words),
+		     FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY + (uint64_t) role, 0, &mr, NULL));
+	barrier(n);
+	for (uint64_t round = 0; round < ROUNDS; round++) {
+		POST(n, fi_atomic(n->ep, add, WORDS, NULL, n->peer, 0, KEY + (uint64_t) !role,
+				  FI_UINT64, FI_SUM, &ctx[0]));
+		FINISHED(n, n->tx, &ctx[0]);
+		POST(n, fi_fetch_atomic(n->ep, add, WORDS, NULL, old, NULL, n->peer, 0,
+					KEY + (uint64_t) !role, FI_UINT64, FI_SUM, &ctx[1]));
+		FINISHED(n, n->tx, &ctx[1]);
+		for (size_t i = 0; i < WORDS; i++)
+			EQUAL(old[i], (2 * round + 1) * (i + 1));
+		POST(n, fi_compare_atomic(n->ep, &mine, 1, NULL, &expected, NULL, &seen, NULL,
+					  n->peer, WORDS * sizeof(*words), KEY + (uint64_t) !role,
+					  FI_UINT64, FI_CSWAP, &ctx[2]));
+		FINISHED(n, n->tx, &ctx[2]);
+		EQUAL(seen, expected);
+		expected = mine;
+		mine += 3;
+	}
+	barrier(n);
+	for (size_t i = 0; i < WORDS; i++)
+		EQUAL(words[i], 2 * ROUNDS * (i + 1));
+	EQUAL(words[WORDS], expected);
+	POST(n, fi_fetch_atomic(n->ep, NULL, 1, NULL, &seen, NULL, n->peer, WORDS * sizeof(*words),
+				KEY + (uint64_t) !role, FI_UINT64, FI_ATOMIC_READ, &ctx[3]));
+	FINISHED(n, n->tx, &ctx[3]);
+	EQUAL(seen, expected);
+	barrier(n);
+	OK(fi_close(&mr->fid));
+	free(words);
+}
+
 int main(int argc, char **argv)
 {
 	const struct wish wish = { .order = FI_ORDER_SAS };
 	struct node n;
+	int leave = 0;
 
-	if (argc < 3)
+	if (argc < 4)
 		return 2;
-	if (argc > 3)
-		size_count = SIZES;
+	provider = argv[3];
+	for (int i = 4; i < argc; i++) {
+		if (strcmp(argv[i], "long") == 0)
+			size_count = SIZES;
+		else
+			leave = 1;
+	}
 	meet(argv[1][0] == '1', atoi(argv[2]));
 	out = malloc(MOST);
 	in = malloc(MOST);
@@ -240,7 +303,11 @@ int main(int argc, char **argv)
 	unexpected(&n);
 	at_once(&n);
 	one_sided(&n);
+	if (has_atomics())
+		atomics(&n);
 	barrier(&n);
+	if (leave)
+		_exit(0);
 	close_node(&n);
 	free(out);
 	free(in);

@@ -1,6 +1,10 @@
 //! What is asked of the parsers for any bytes at all. libFuzzer calls these functions with inputs of
 //! its own; `cargo test` calls them with the inputs in `corpus`.
 
+use fabric_core::rdm_over_msg::{
+    packet::{self, HEAD_LEN, Head, Packet},
+    record::{Acceptance, Refusal, Request},
+};
 use provider_tcp::frame::{
     Endian,
     cm::{CM_HEADER_LEN, CmHeader, CmMessage},
@@ -90,4 +94,54 @@ fn written_again(header: &Header, endian: Endian, extensions: bool, received: &[
     let mut again = Header::default();
     assert_eq!(parse(&room[..len], endian, extensions, &mut again), Ok(Parsed::Whole(len)));
     assert_eq!(again, *header);
+}
+
+/// A packet of reliable datagrams over connected endpoints: what is understood is what we would send,
+/// but for fields without use.
+pub fn packet(bytes: &[u8]) {
+    let Ok(parsed) = packet::parse(bytes) else { return };
+    let (head, front) = match &parsed.packet {
+        Packet::Eager(message) => (Head::eager(message), Vec::new()),
+        Packet::Segment(message, segment) => {
+            let len = u16::try_from(parsed.body.len()).expect("a length of 16 bits");
+            (Head::segment(message, *segment, len), Vec::new())
+        }
+        Packet::Announcement(message, ranges) => {
+            assert!(message.size <= ranges.len() as u64);
+            (Head::announcement(message), ranges.bytes().to_vec())
+        }
+        Packet::ReadDone => (Head::read_done(), Vec::new()),
+        Packet::WriteReady(ranges) => (Head::write_ready(), ranges.bytes().to_vec()),
+        Packet::WriteDone => (Head::write_done(), Vec::new()),
+        Packet::Credit(count) => (Head::credit(*count), Vec::new()),
+        Packet::Atomic(request) => {
+            let front = request.ranges_bytes().to_vec();
+            (Head::atomic(request, front.len() + parsed.body.len()), front)
+        }
+        // Its headers echo those of a request.
+        Packet::AtomicResponse(_) => return,
+    };
+    // Only the lower half of a connection's name is ours to choose.
+    let head = head.about(parsed.connection as u32, parsed.message);
+    let has_body =
+        matches!(parsed.packet, Packet::Eager(_) | Packet::Segment(..) | Packet::Atomic(_));
+    let body = if has_body { parsed.body } else { &[] };
+    let ours = [&head.bytes()[..], &front, body].concat();
+    assert!(ours.len() <= bytes.len().max(HEAD_LEN));
+    let again = packet::parse(&ours).expect("what we send can be read");
+    assert_eq!(again.packet, parsed.packet);
+    assert_eq!(again.message, parsed.message);
+}
+
+/// What such endpoints connect with.
+pub fn private_data(bytes: &[u8]) {
+    let limit = bytes.get(8..12).and_then(|limit| limit.try_into().ok()).map(u32::from_ne_bytes);
+    if let Ok(request) = Request::parse(bytes, limit.unwrap_or(0)) {
+        assert_eq!(Request::parse(&request.bytes(), request.eager_limit), Ok(request));
+    }
+    if let Some(acceptance) = Acceptance::parse(bytes) {
+        assert_eq!(Acceptance::parse(&acceptance.bytes()), Some(acceptance));
+    }
+    let refusal = Refusal::parse(bytes);
+    assert_eq!(Refusal::parse(&refusal.bytes()), refusal);
 }

@@ -1,0 +1,330 @@
+//! PENDING. Connections: opened on demand, one for each pair.
+//!
+//! Two endpoints that reach for each other at the same time must agree which connection stays: it is
+//! the one that the endpoint with the higher address has asked for. A peer that asks for another
+//! while one is up has either been started anew, then it has another [`ConnectionId::owner`], or is
+//! mistaken.
+
+use std::{
+    cmp::Ordering,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Address, Conn, Core, Engine, Requested, State, Token, Transport,
+    record::{Acceptance, ConnectionId, Features, FlowControl, Refusal, Request},
+};
+use crate::{Errno, Result, lock::Lock, log::Subsys, matching::PeerId, slab::Handle};
+
+/// Between two attempts to reach a peer: at first, and at most.
+const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// How long a peer that was connected before may take to come back.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Receives of an endpoint, as peers are told where nobody counts them.
+const RECEIVES: u32 = 4096;
+/// What this side can do beyond the protocol.
+const FEATURES: Features = Features { transport: true };
+
+impl<T: Transport, L: Lock> Engine<T, L> {
+    /// Starts to listen.
+    pub(crate) fn listen(&mut self) -> Result<()> {
+        self.transport.listen()?;
+        self.name().map(|_| ())
+    }
+
+    /// The endpoint's own address.
+    pub(crate) fn name(&mut self) -> Result<T::Address> {
+        let name = self.transport.name()?;
+        self.core.peers.local = Some(name);
+        Ok(name)
+    }
+
+    /// Begins to connect to a peer, unless that is under way.
+    pub(super) fn reach(&mut self, peer: PeerId) {
+        let now = self.transport.now();
+        let Some(request) = self.core.request(peer) else { return };
+        let patience = self.core.limits.connect;
+        let Some(target) = self.core.peers.get_mut(peer) else { return };
+        if target.conn.is_some() || target.retry.is_some_and(|at| at > now) {
+            return;
+        }
+        target.retry = None;
+        let patience = if target.met { patience.min(AGAIN) } else { patience };
+        target.give_up.get_or_insert(now + patience);
+        let to = target.address;
+        let Some(handle) = self.conns.next_handle() else { return };
+        match self.transport.connect(Token(handle.raw()), to, &request.bytes()) {
+            Ok(link) => {
+                target.conn = Some(handle);
+                let _ = self.conns.insert(Conn::new(link, peer, State::Asked));
+            }
+            Err(reason) => self.not_reached(peer, reason, false),
+        }
+    }
+
+    /// An attempt to reach a peer has failed: another one later, or the end of what waits for it.
+    /// `met`: its host has answered, and it may have given up because we made no progress.
+    fn not_reached(&mut self, peer: PeerId, reason: Errno, met: bool) {
+        let now = self.transport.now();
+        let patience = self.core.limits.connect;
+        let Some(target) = self.core.peers.get_mut(peer) else { return };
+        target.conn = None;
+        if target.waiting.is_empty() {
+            return target.attempts_end();
+        }
+        let pause = PAUSE.saturating_mul(1 << target.failures.min(10)).min(PAUSE_MAX);
+        let at = now + jittered(pause, target.address.port(), target.failures);
+        target.failures += 1;
+        if met && !target.given_time && target.give_up.is_some_and(|end| end <= at) {
+            target.given_time = true;
+            target.give_up = Some(now + patience);
+        }
+        if target.give_up.is_some_and(|end| at < end) {
+            target.retry = Some(at);
+            return self.schedule(at, peer);
+        }
+        self.not_to_be_reached(peer, reason);
+    }
+
+    /// Ends what waits for a peer.
+    fn not_to_be_reached(&mut self, peer: PeerId, reason: Errno) {
+        let local = self.core.peers.local;
+        let Some(target) = self.core.peers.get_mut(peer) else { return };
+        target.conn = None;
+        target.attempts_end();
+        let (address, waiting) = (target.address, std::mem::take(&mut target.waiting));
+        if let Some(local) = local {
+            let words = "cannot be reached from";
+            crate::warn!("ofi_rxm", Subsys::EpCtrl, "{address} {words} {local}: {reason}");
+        }
+        for op in waiting {
+            self.core.finish(op, Err(reason));
+        }
+        // Nobody else can satisfy receives that name it.
+        self.core.peer_down(peer, None, reason);
+    }
+
+    /// It is time to try a peer again.
+    pub(super) fn try_again(&mut self, peer: PeerId, now: Instant) {
+        let Some(target) = self.core.peers.get_mut(peer) else { return };
+        if target.retry.is_none_or(|at| at > now) {
+            return;
+        }
+        if target.give_up.is_some_and(|end| end <= now) {
+            // It wanted to connect to us instead, and has not.
+            return self.not_to_be_reached(peer, Errno::ECONNREFUSED);
+        }
+        self.reach(peer);
+    }
+
+    /// A peer asks for a connection.
+    pub(super) fn requested(&mut self, requested: Requested<T>) {
+        let Requested { request, from, data } = requested;
+        let parsed = match Request::parse(&data, self.core.limits.eager.into()) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                crate::warn!("ofi_rxm", Subsys::EpCtrl, "{from} is refused: {error}");
+                return self.transport.reject(request, &Refusal::Refused.bytes());
+            }
+        };
+        let address = from.with_port(parsed.port).canonical();
+        self.forget_peers();
+        let peer = self.core.peers.with_address(address);
+        if let Some(rival) = self.rival(peer) {
+            // A connection whose end has come but has not been seen is no rival.
+            self.transport.look(rival.1);
+            self.take_events();
+        }
+        if let Some((rival, link)) = self.rival(peer)
+            && !self.is_own(&request, address)
+        {
+            let owner = self.core.peers.get(peer).map_or(0, |peer| peer.owner);
+            let Some(other) = self.conns.get(rival) else { return };
+            let keep_ours = match other.state {
+                // The peer compares with where that one comes from.
+                State::Asked => match self.transport.local(link) {
+                    Ok(local) => self.core.contest(address, local) == Ordering::Less,
+                    Err(_) => false,
+                },
+                State::Accepted | State::Open => owner == parsed.id.owner,
+            };
+            if keep_ours {
+                return self.transport.reject(request, &Refusal::Known.bytes());
+            }
+            if other.state == State::Asked {
+                self.transport.end(link);
+                self.conns.remove(rival);
+                if let Some(target) = self.core.peers.get_mut(peer) {
+                    target.conn = None;
+                }
+            } else {
+                crate::info!("ofi_rxm", Subsys::EpCtrl, "{address} has been started anew");
+                self.give_up(rival, Errno::ECONNRESET);
+            }
+        }
+        self.admit(request, peer, &parsed);
+    }
+
+    fn rival(&self, peer: PeerId) -> Option<(Handle, T::Conn)> {
+        let rival = self.core.peers.get(peer)?.conn?;
+        Some((rival, self.conns.get(rival)?.link))
+    }
+
+    /// Whether the endpoint asks itself for a connection.
+    fn is_own(&self, request: &T::Request, address: T::Address) -> bool {
+        let local = self.transport.local_of(request).ok();
+        local.is_some_and(|local| self.core.own_end(local) == Some(address))
+    }
+
+    fn admit(&mut self, request: T::Request, peer: PeerId, parsed: &Request) {
+        let Some(handle) = self.conns.next_handle() else {
+            return self.transport.reject(request, &Refusal::Unsaid.bytes());
+        };
+        let answer = Acceptance {
+            id: self.core.id_for(peer),
+            receives: RECEIVES,
+            flow_control: FlowControl::Off,
+            features: FEATURES,
+        };
+        match self.transport.accept(Token(handle.raw()), request, &answer.bytes()) {
+            Ok(link) => {
+                if parsed.features.and(FEATURES).transport {
+                    self.transport.extend(link);
+                }
+                let mut conn = Conn::new(link, peer, State::Accepted);
+                conn.theirs = parsed.id.index;
+                let _ = self.conns.insert(conn);
+                if let Some(target) = self.core.peers.get_mut(peer) {
+                    // Of a connection to ourselves, the end that we opened is the one to send on.
+                    if target.conn.is_none_or(|own| self.conns.get(own).is_none()) {
+                        target.conn = Some(handle);
+                    }
+                    target.owner = parsed.id.owner;
+                }
+            }
+            Err(reason) => {
+                // Our own attempt may have given way to this one.
+                if self.core.peers.get(peer).is_some_and(|target| target.conn.is_none()) {
+                    self.not_reached(peer, reason, false);
+                }
+            }
+        }
+    }
+
+    /// A connection is up.
+    pub(super) fn connected(&mut self, token: Token, data: &[u8]) {
+        let handle = Handle::from_raw(token.0);
+        let Some(conn) = self.conns.get_mut(handle) else { return };
+        if conn.state == State::Asked {
+            let Some(answer) = Acceptance::parse(data) else {
+                return self.give_up(handle, Errno::EPROTO);
+            };
+            conn.theirs = answer.id.index;
+            if answer.features.and(FEATURES).transport {
+                self.transport.extend(conn.link);
+            }
+            if let Some(target) = self.core.peers.get_mut(conn.peer) {
+                target.owner = answer.id.owner;
+            }
+        }
+        conn.state = State::Open;
+        if let Some(target) = self.core.peers.get_mut(conn.peer) {
+            target.met = true;
+            target.attempts_end();
+            if target.conn == Some(handle) {
+                for work in &target.waiting {
+                    if let Some(super::Work::Op(op)) = self.core.works.get_mut(*work) {
+                        op.conn = Some(handle);
+                    }
+                }
+                conn.queue.append(&mut target.waiting);
+            }
+        }
+        self.pump(handle);
+    }
+
+    /// A connection could not be made.
+    pub(super) fn refused(&mut self, token: Token, data: &[u8], reason: Errno, met: bool) {
+        let handle = Handle::from_raw(token.0);
+        let Some(conn) = self.conns.remove(handle) else { return };
+        let peer = conn.peer;
+        let Some(target) = self.core.peers.get_mut(peer) else { return };
+        // Another connection to this peer may have come up meanwhile.
+        if target.conn != Some(handle) {
+            return;
+        }
+        target.conn = None;
+        match Refusal::parse(data) {
+            Refusal::Known if !target.waiting.is_empty() => {
+                // It asks for a connection itself. Should nothing come of that, it is over.
+                let at = target.give_up.unwrap_or_else(|| self.transport.now());
+                target.retry = Some(at);
+                self.schedule(at, peer);
+            }
+            Refusal::Known => target.attempts_end(),
+            Refusal::Refused => {
+                let address = target.address;
+                crate::warn!(
+                    "ofi_rxm",
+                    Subsys::EpCtrl,
+                    "{address} refuses: it speaks another version, or has another FI_OFI_RXM_BUFFER_SIZE"
+                );
+                self.not_to_be_reached(peer, Errno::ECONNREFUSED);
+            }
+            Refusal::Unsaid => self.not_reached(peer, reason, met),
+        }
+    }
+
+    /// Before a stranger becomes a peer: forgets others, if there are many.
+    fn forget_peers(&mut self) {
+        if !self.core.peers.is_crowded() {
+            return;
+        }
+        let core = &mut self.core;
+        let works = core.works.iter().map(|(_, work)| match work {
+            super::Work::Op(op) => op.peer,
+            super::Work::Transfer(transfer) => transfer.peer(),
+        });
+        let conns = self.conns.iter().map(|(_, conn)| conn.peer);
+        let assemblies = core.assemblies.iter().map(|(_, assembly)| assembly.arrival.key.peer);
+        core.peers.forget(works.chain(conns).chain(assemblies).chain(core.inbox.peers()));
+    }
+}
+
+impl<T: Transport, L: Lock> Core<T, L> {
+    /// What the endpoint says to a peer when it asks for a connection.
+    fn request(&self, peer: PeerId) -> Option<Request> {
+        Some(Request {
+            port: self.peers.local?.port(),
+            flow_control: FlowControl::Off,
+            eager_limit: self.limits.eager.into(),
+            receives: RECEIVES,
+            id: self.id_for(peer),
+            features: FEATURES,
+        })
+    }
+
+    /// How a peer is to know its connection: by its own number here.
+    const fn id_for(&self, peer: PeerId) -> ConnectionId {
+        ConnectionId { owner: self.owner.get(), index: peer }
+    }
+
+    /// An end of a connection as the peer names its owner: endpoints that listen at all of a host's
+    /// addresses have another one on each connection.
+    fn own_end(&self, local: T::Address) -> Option<T::Address> {
+        Some(local.with_port(self.peers.local?.port()).canonical())
+    }
+
+    /// Compares a peer with our end of a connection to it.
+    fn contest(&self, peer: T::Address, local: T::Address) -> Ordering {
+        self.own_end(local).map_or(Ordering::Greater, |own| peer.contest(own))
+    }
+}
+
+/// Half to all of a pause, so that peers that failed together do not come back together.
+fn jittered(pause: Duration, port: u16, failures: u32) -> Duration {
+    let seed = (u32::from(port) ^ std::process::id()).wrapping_add(failures.wrapping_mul(97));
+    let part = seed.wrapping_mul(0x9e37_79b9) >> 16;
+    pause / 2 + pause.mul_f64(f64::from(part) / 131_072.0)
+}

@@ -1,0 +1,8 @@
+//! Engines driven against each other over scripted connections, on a clock of the test's.
+
+mod connecting;
+mod hostile;
+mod node;
+mod storm;
+mod traffic;
+mod world;

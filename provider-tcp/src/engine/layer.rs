@@ -1,0 +1,337 @@
+//! HOT. Connections for a protocol above: it has messages of its own in ours, answers requests for
+//! connections itself and hears what becomes of them. Remote memory works as for every endpoint.
+
+use fabric_core::{
+    Errno, Result,
+    completion::Interest,
+    flags::Flags,
+    lock::Lock,
+    matching::PeerId,
+    mem::{Buffers, Payload},
+    op::RmaKind,
+    rdm_over_msg::{self, Access, Sent, Token},
+    slab::Handle,
+};
+
+use super::{
+    Core, Engine, Identity,
+    conn::{Conn, Layered, Pieces, Sink, State},
+    connect::send_whole,
+    leaving::Leave,
+    receive::{Begun, Broken},
+    timers::Due,
+    transmit::{FRONT, Front, STAGED_MAX, TxKind, TxOp},
+};
+use crate::{
+    address::SocketAddress,
+    frame::{
+        cm::{CmKind, CmMessage},
+        head::{Header, Op, Ranges},
+    },
+    net::{Net, Stream},
+    streams::Streams,
+};
+
+/// What it hears.
+pub(crate) type Event<L> = rdm_over_msg::Event<Streams<L>>;
+
+/// The context of regions that are exposed for a message: no other has this address.
+pub(crate) fn exposed() -> usize {
+    static OWN: u8 = 0;
+    core::ptr::from_ref(&OWN).addr()
+}
+
+/// Messages that wait on one connection before no more are taken.
+const QUEUED: usize = 64;
+
+impl Layered {
+    /// The message that asks for the connection.
+    pub(super) fn request(&mut self) -> Result<CmMessage> {
+        let words = std::mem::take(&mut self.words);
+        CmMessage::new(CmKind::Request, &words).map_err(|_| Errno::EINVAL)
+    }
+}
+
+impl<L: Lock, N: Net> Engine<L, N> {
+    /// Asks for a connection.
+    pub(crate) fn layer_connect(
+        &mut self,
+        ep: Handle,
+        token: Token,
+        to: SocketAddress,
+        words: &[u8],
+    ) -> Result<Handle> {
+        let state = self.core.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;
+        let (local, patience) = (state.local.map(SocketAddress::get), state.limits.connect);
+        let stream = self.net.connect(local, to.get())?;
+        let deadline = self.net.now() + patience;
+        let mut conn = Conn::new(stream, ep, PeerId::MAX, State::Connecting);
+        conn.deadline = Some(deadline);
+        conn.layer = Some(Layered { token: token.0, words: words.to_vec(), paused: false });
+        let handle = self.adopt(conn)?;
+        self.schedule(deadline, Due::Handshake(handle));
+        Ok(handle)
+    }
+
+    /// Accepts a connection that was asked for.
+    pub(crate) fn layer_accept(
+        &mut self,
+        handle: Handle,
+        token: Token,
+        words: &[u8],
+    ) -> Result<()> {
+        let waits = |conn: &&mut Conn<N::Stream>| conn.state == State::Waiting;
+        let conn = self.conns.get_mut(handle).filter(waits).ok_or(Errno::ECONNRESET)?;
+        let answer = CmMessage::new(CmKind::Response, words).map_err(|_| Errno::EINVAL)?;
+        if let Err(reason) = send_whole(&mut conn.stream, &answer) {
+            self.down(handle, reason);
+            return Err(reason);
+        }
+        conn.layer = Some(Layered { token: token.0, words: Vec::new(), paused: false });
+        self.layer_up(handle, &[]);
+        Ok(())
+    }
+
+    /// Turns a connection that was asked for down.
+    pub(crate) fn layer_reject(&mut self, handle: Handle, words: &[u8]) {
+        if self.conns.get(handle).is_some_and(|conn| conn.state == State::Waiting) {
+            let _ = self.refuse_with(handle, words);
+        }
+    }
+
+    /// A connection is up.
+    pub(super) fn layer_up(&mut self, handle: Handle, words: &[u8]) {
+        let Some(conn) = self.conns.get_mut(handle) else { return };
+        let Some(layer) = &conn.layer else { return };
+        let (conn, data) = (Token(layer.token), words.to_vec());
+        self.core.layer.push(Event::Connected { conn, data });
+        self.open(handle, Identity::default());
+    }
+
+    /// The other end is of our own kind. Hosts of another byte order have been turned away.
+    pub(crate) fn layer_extend(&mut self, handle: Handle) {
+        if let Some(conn) = self.conns.get_mut(handle) {
+            conn.extensions = true;
+        }
+    }
+
+    /// Ends a connection without a word.
+    pub(crate) fn layer_end(&mut self, handle: Handle) {
+        let Some(mut conn) = self.conns.remove(handle) else { return };
+        self.unheat(handle);
+        conn.stream.finish();
+        for op in conn.operations() {
+            self.core.ops.remove(op);
+        }
+    }
+
+    /// This end of a connection.
+    pub(crate) fn layer_local(&self, handle: Handle) -> Result<SocketAddress> {
+        let conn = self.conns.get(handle).ok_or(Errno::ENOTCONN)?;
+        conn.stream.local().map(SocketAddress::from)
+    }
+
+    /// Takes in what has come on a connection.
+    pub(crate) fn layer_look(&mut self, handle: Handle) {
+        self.read(handle);
+    }
+
+    /// Takes no messages of a connection, or takes them again.
+    pub(crate) fn layer_pause(&mut self, handle: Handle, pause: bool) {
+        if let Some(layer) = self.conns.get_mut(handle).and_then(|conn| conn.layer.as_mut()) {
+            layer.paused = pause;
+            self.rewatch(handle);
+        }
+    }
+
+    /// Sends a message that is copied, if it can be sent now.
+    #[inline]
+    pub(crate) fn layer_inject(
+        &mut self,
+        handle: Handle,
+        front: &[u8],
+        body: &Buffers,
+        more: bool,
+    ) -> Result<()> {
+        let conn = self.conns.get_mut(handle).ok_or(Errno::ENOTCONN)?;
+        if conn.state != State::Open
+            || !conn.tx.is_clear()
+            || !self.core.layer.is_empty()
+            || conn.tx.blocked && conn.tx.staged() >= STAGED_MAX
+        {
+            return Err(Errno::EAGAIN);
+        }
+        let Some(ep) = self.core.eps.get(conn.ep) else { return Err(Errno::EOPBADSTATE) };
+        conn.tx.head(conn.endian, &Header::message(front.len() + body.len()));
+        conn.tx.out.extend_from_slice(front);
+        let at = conn.tx.out.len();
+        conn.tx.out.resize(at + body.len(), 0);
+        body.gather(0, &mut conn.tx.out[at..]);
+        let leave = if more {
+            Leave::Staged
+        } else if conn.tx.burst.is_among_first(self.round, ep.limits.coalesce) {
+            Leave::Now
+        } else {
+            Leave::Held
+        };
+        self.dispatch(handle, leave);
+        Ok(())
+    }
+
+    /// Sends a message.
+    pub(crate) fn layer_send(
+        &mut self,
+        handle: Handle,
+        front: &[u8],
+        body: Buffers,
+        flags: Flags,
+        token: Token,
+    ) -> Result<Sent> {
+        let mut kept = Front { bytes: [0; FRONT], len: front.len() };
+        kept.bytes.get_mut(..front.len()).ok_or(Errno::EMSGSIZE)?.copy_from_slice(front);
+        let before = self.core.layer.len();
+        self.layer_post(handle, TxKind::Packet(kept), body, None, flags, token)?;
+        match self.core.layer[..] {
+            // It has left already, and nothing else waits to be told.
+            [Event::Done { token: done, outcome: Ok(()) }] if before == 0 && done == token => {
+                self.core.layer.clear();
+                Ok(Sent::Now)
+            }
+            _ => Ok(Sent::Later),
+        }
+    }
+
+    /// Reads or writes memory of the peer's.
+    pub(crate) fn layer_access(
+        &mut self,
+        handle: Handle,
+        access: &Access<'_>,
+        token: Token,
+    ) -> Result<()> {
+        let ranges = Ranges::new(access.remote).map_err(|_| Errno::EINVAL)?;
+        let kind = match access.kind {
+            RmaKind::Read => TxKind::Read(ranges),
+            RmaKind::Write => TxKind::Write(ranges),
+        };
+        self.layer_post(handle, kind, *access.local, access.data, access.flags, token)
+    }
+
+    fn layer_post(
+        &mut self,
+        handle: Handle,
+        kind: TxKind,
+        memory: Buffers,
+        data: Option<u64>,
+        flags: Flags,
+        token: Token,
+    ) -> Result<()> {
+        let conn = self.conns.get_mut(handle).ok_or(Errno::ENOTCONN)?;
+        if conn.state != State::Open || conn.tx.queue.len() >= QUEUED {
+            return Err(Errno::EAGAIN);
+        }
+        let interest = Interest { context: token.0 as usize, flags, silent: false };
+        let op = TxOp {
+            ep: conn.ep,
+            peer: conn.peer,
+            interest,
+            kind,
+            payload: Payload::borrowed(memory),
+            data,
+            queued: false,
+            acked: false,
+        };
+        let op = self.core.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
+        conn.tx.queue.push_back(op);
+        let more = flags.contains(Flags::MORE);
+        self.dispatch(handle, if more { Leave::Staged } else { Leave::Now });
+        Ok(())
+    }
+
+    /// Has the protocol above called at this time.
+    pub(crate) fn layer_alarm(&mut self, at: std::time::Instant) {
+        self.schedule(at, Due::Layer);
+    }
+}
+
+impl<L: Lock> Core<L> {
+    /// A peer asks for a connection.
+    pub(super) fn layer_requested<S: Stream>(
+        &mut self,
+        handle: Handle,
+        conn: &mut Conn<S>,
+        words: &[u8],
+    ) -> Result<()> {
+        (conn.state, conn.deadline) = (State::Waiting, None);
+        let from = conn.from.ok_or(Errno::EPROTO)?;
+        let data = words.to_vec();
+        self.layer.push(Event::Requested { request: handle, from, data });
+        Ok(())
+    }
+
+    /// A connection could not be made. One that was asked for by the peer has come up at once, or
+    /// nobody has heard of it.
+    pub(super) fn layer_refused(&mut self, layer: &Layered, state: State, reason: Errno) {
+        // A peer that closes has been there; one that is silent has gone.
+        let met = state == State::Requested && reason != Errno::ETIMEDOUT;
+        let data = if state == State::Requested { layer.words.clone() } else { Vec::new() };
+        self.layer.push(Event::Refused { conn: Token(layer.token), data, reason, met });
+    }
+
+    /// A connection has ended.
+    pub(super) fn layer_ended(&mut self, layer: Option<u64>, reason: Errno) {
+        if let Some(token) = layer {
+            self.layer.push(Event::Ended { conn: Token(token), reason });
+        }
+    }
+
+    /// An operation has ended.
+    #[inline]
+    pub(super) fn layer_done(&mut self, context: usize, outcome: Result<usize>) {
+        let token = Token(context as u64);
+        self.layer.push(Event::Done { token, outcome: outcome.map(|_| ()) });
+    }
+
+    /// A peer has read or written. What is only exposed for a message is no memory of the
+    /// application's.
+    #[inline]
+    pub(super) fn layer_accessed<S>(
+        &mut self,
+        conn: &Conn<S>,
+        kind: Flags,
+        pieces: &Pieces,
+        data: Option<u64>,
+    ) {
+        let Some(layer) = &conn.layer else { return };
+        if pieces.iter().any(|(_, region)| region.context() == exposed()) {
+            return;
+        }
+        let bytes = pieces.iter().map(|(piece, _)| piece.len()).sum();
+        if data.is_some() || self.eps.get(conn.ep).is_some_and(|ep| ep.limits.rma_event) {
+            self.layer.push(Event::Accessed { conn: Token(layer.token), kind, bytes, data });
+        }
+    }
+
+    /// A message begins.
+    #[inline]
+    pub(super) fn begin_packet<S>(
+        &mut self,
+        conn: &Conn<S>,
+        header: &Header,
+        ack: bool,
+    ) -> Result<Begun, Broken> {
+        let most = self.eps.get(conn.ep).and_then(|ep| ep.layer).ok_or(Errno::EPROTO)?;
+        if header.op() != Op::Message || header.payload_len() > most {
+            return Err(Errno::EPROTO);
+        }
+        let bytes = Vec::with_capacity(header.payload_len());
+        Ok(Begun::Payload(Sink::Packet { bytes, ack }))
+    }
+
+    /// A message is here.
+    #[inline]
+    pub(super) fn end_packet<S>(&mut self, conn: &Conn<S>, packet: Vec<u8>) {
+        if let Some(layer) = &conn.layer {
+            self.layer.push(Event::Packet { conn: Token(layer.token), packet });
+        }
+    }
+}

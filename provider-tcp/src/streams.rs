@@ -1,0 +1,296 @@
+//! HOT. Connected endpoints over TCP as the transport of reliable datagrams in another protocol:
+//! `tcp;ofi_rxm`.
+
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+    time::Instant,
+};
+
+use fabric_core::{
+    Errno, Result,
+    attr::Info,
+    domain::Domain,
+    flags::Flags,
+    lock::Lock,
+    mem::Buffers,
+    mr::{MrRequest, Region},
+    op::RmaIov,
+    rdm_over_msg::{
+        Access, Address, Event, MsgRdmEndpoint, Sent, Token, Transport, packet::Ranges,
+    },
+    slab::Handle,
+};
+
+use crate::{
+    address::SocketAddress,
+    endpoint::local,
+    engine::{Engine, Ep, Limits, exposed},
+    net::{Net, Sockets},
+    offer, settings,
+};
+
+/// An endpoint of `tcp;ofi_rxm`.
+pub type TcpRxmEndpoint<L> = MsgRdmEndpoint<Streams<L>, L>;
+
+/// Connections of one endpoint.
+pub struct Streams<L: Lock> {
+    engine: Engine<L, Sockets>,
+    ep: Handle,
+    domain: Arc<Domain>,
+    /// Keys of memory that is opened to peers: nobody can guess the next one.
+    hasher: RandomState,
+    keys: u64,
+}
+
+/// Memory that is open to peers, one region for each piece.
+#[derive(Debug)]
+pub struct Exposure(Vec<Arc<Region>>);
+
+impl<L: Lock> fmt::Debug for Streams<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streams").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+impl Address for SocketAddress {
+    fn parse(bytes: &[u8]) -> Result<Self> {
+        Self::parse(bytes)
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        Self::to_bytes(*self)
+    }
+
+    fn port(&self) -> u16 {
+        Self::port(*self)
+    }
+
+    fn with_port(self, port: u16) -> Self {
+        Self::with_port(self, port)
+    }
+
+    fn canonical(self) -> Self {
+        Self::canonical(self)
+    }
+
+    /// The interface of a link-local address is a number of the host that has told it; a link-local
+    /// endpoint has peers at its own link only.
+    fn seen_from(self, local: Self) -> Self {
+        if local.is_link_local() && self.is_link_local() {
+            self.with_scope(local.scope())
+        } else {
+            self
+        }
+    }
+
+    fn contest(self, other: Self) -> std::cmp::Ordering {
+        Self::contest(self, other)
+    }
+}
+
+/// Pieces of a buffer may have no bytes.
+fn pieces(memory: &Buffers) -> impl Iterator<Item = &fabric_core::op::IoVec> {
+    memory.iov().iter().filter(|piece| piece.len != 0)
+}
+
+impl<L: Lock> Streams<L> {
+    fn register(&mut self, memory: &Buffers, access: Flags) -> Result<Vec<Arc<Region>>> {
+        let mut regions = Vec::with_capacity(1);
+        for piece in pieces(memory) {
+            loop {
+                self.keys = self.keys.wrapping_add(1);
+                let request = MrRequest {
+                    iov: &[*piece],
+                    access,
+                    requested_key: self.hasher.hash_one(self.keys),
+                    offset: 0,
+                    flags: Flags::empty(),
+                    context: exposed(),
+                };
+                match self.domain.regions().register(&request) {
+                    Ok(region) => regions.push(region),
+                    // The application, or chance, has this key.
+                    Err(Errno::ENOKEY | Errno::EKEYREJECTED) => continue,
+                    Err(reason) => {
+                        self.withdraw(Exposure(regions));
+                        return Err(reason);
+                    }
+                }
+                break;
+            }
+        }
+        Ok(regions)
+    }
+}
+
+impl<L: Lock> Transport for Streams<L> {
+    type Address = SocketAddress;
+    type Conn = Handle;
+    type Request = Handle;
+    type Packet = Vec<u8>;
+    type Exposure = Exposure;
+
+    const CAPS: Flags = offer::RXM_CAPS;
+    const RANGES: usize = offer::IOV_LIMIT;
+    const COPIED: usize = 4096;
+    const RECEIVES: u32 = 0;
+
+    fn open(domain: &Arc<Domain>, info: &Info, packet: usize) -> Result<Self> {
+        let options = settings::options();
+        let sockets = Sockets::new(options, settings::ports())?;
+        let mut engine = Engine::new(sockets, options.patience, settings::buffering());
+        let limits = Limits {
+            inject: 0,
+            outstanding: usize::MAX,
+            directed: false,
+            source: false,
+            rma_event: info.caps.contains(Flags::RMA_EVENT),
+            war: info.tx.as_ref().is_some_and(|tx| tx.msg_order.intersects(offer::WAR)),
+            atomics: false,
+            coalesce: settings::coalesce(),
+            connect: settings::connect_timeout(),
+        };
+        let mut state = Ep::new(domain.regions().clone(), limits);
+        state.local = local(info)?;
+        state.layer = Some(packet);
+        let ep = engine.open_endpoint(state, 0)?;
+        let domain = domain.clone();
+        Ok(Self { engine, ep, domain, hasher: RandomState::new(), keys: 0 })
+    }
+
+    fn listen(&mut self) -> Result<()> {
+        self.engine.listen(self.ep)
+    }
+
+    fn close(&mut self) {
+        self.engine.close(self.ep);
+        self.engine.core.layer.clear();
+    }
+
+    fn name(&mut self) -> Result<SocketAddress> {
+        self.engine.name(self.ep)
+    }
+
+    fn public_name(&self, name: SocketAddress) -> SocketAddress {
+        offer::reachable(name)
+    }
+
+    fn set_name(&mut self, name: SocketAddress) -> Result<()> {
+        let ep = self.engine.core.eps.get_mut(self.ep).ok_or(Errno::EOPBADSTATE)?;
+        ep.local = Some(name);
+        Ok(())
+    }
+
+    fn connect(&mut self, token: Token, to: SocketAddress, data: &[u8]) -> Result<Handle> {
+        self.engine.layer_connect(self.ep, token, to, data)
+    }
+
+    fn accept(&mut self, token: Token, request: Handle, data: &[u8]) -> Result<Handle> {
+        self.engine.layer_accept(request, token, data).map(|()| request)
+    }
+
+    fn reject(&mut self, request: Handle, data: &[u8]) {
+        self.engine.layer_reject(request, data);
+    }
+
+    fn extend(&mut self, conn: Handle) {
+        self.engine.layer_extend(conn);
+    }
+
+    fn end(&mut self, conn: Handle) {
+        self.engine.layer_end(conn);
+    }
+
+    fn local(&self, conn: Handle) -> Result<SocketAddress> {
+        self.engine.layer_local(conn)
+    }
+
+    fn local_of(&self, request: &Handle) -> Result<SocketAddress> {
+        self.engine.layer_local(*request)
+    }
+
+    fn look(&mut self, conn: Handle) {
+        self.engine.layer_look(conn);
+    }
+
+    #[inline]
+    fn inject(&mut self, conn: Handle, head: &[u8], body: &Buffers, more: bool) -> Result<()> {
+        self.engine.layer_inject(conn, head, body, more)
+    }
+
+    fn send(
+        &mut self,
+        conn: Handle,
+        head: &[u8],
+        body: &Buffers,
+        flags: Flags,
+        token: Token,
+    ) -> Result<Sent> {
+        self.engine.layer_send(conn, head, *body, flags, token)
+    }
+
+    fn access(&mut self, conn: Handle, access: &Access<'_>, token: Token) -> Result<()> {
+        self.engine.layer_access(conn, access, token)
+    }
+
+    fn expose(&mut self, memory: &Buffers, access: Flags) -> Result<(Exposure, Ranges)> {
+        let exposure = Exposure(self.register(memory, access)?);
+        let range = |(region, piece): (&Arc<Region>, &fabric_core::op::IoVec)| RmaIov {
+            addr: region.raw_attr().0,
+            len: piece.len,
+            key: region.key(),
+        };
+        let ranges: Vec<RmaIov> = exposure.0.iter().zip(pieces(memory)).map(range).collect();
+        match Ranges::new(&ranges) {
+            Some(ranges) => Ok((exposure, ranges)),
+            None => {
+                self.withdraw(exposure);
+                Err(Errno::EINVAL)
+            }
+        }
+    }
+
+    fn withdraw(&mut self, exposure: Exposure) {
+        for region in exposure.0 {
+            // It is in the table, since nobody else takes it out.
+            let _ = self.domain.regions().close(&region);
+        }
+    }
+
+    fn pause(&mut self, conn: Handle, pause: bool) {
+        self.engine.layer_pause(conn, pause);
+    }
+
+    #[inline]
+    fn poll(&mut self, events: &mut Vec<Event<Self>>) {
+        self.engine.progress();
+        events.append(&mut self.engine.core.layer);
+    }
+
+    fn owes(&self) -> usize {
+        self.engine.owes(self.ep)
+    }
+
+    fn now(&self) -> Instant {
+        self.engine.net.now()
+    }
+
+    fn set_alarm(&mut self, at: Instant) {
+        self.engine.layer_alarm(at);
+    }
+
+    fn wait_fd(&self) -> Result<i32> {
+        Ok(self.engine.net.wait_fd())
+    }
+
+    fn arm(&mut self) -> bool {
+        self.engine.core.layer.is_empty() && self.engine.arm()
+    }
+
+    #[inline]
+    fn hand_on(&mut self, must: bool) {
+        self.engine.hand_on_if(must);
+    }
+}
