@@ -111,6 +111,17 @@ impl Interface {
     }
 }
 
+/// Whether a name is that of a subnet, which some host may have: as [`Interface::subnet`] makes them.
+pub fn is_subnet(name: &str) -> bool {
+    let Some((first, prefix)) = name.split_once('/') else { return false };
+    let whole = match first.parse() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    prefix.parse::<u8>().is_ok_and(|prefix| prefix <= whole)
+}
+
 /// The interfaces of this host, best first, and which of them are to be used.
 #[derive(Clone, Debug, Default)]
 pub struct Interfaces {

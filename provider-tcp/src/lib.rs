@@ -31,9 +31,10 @@ impl Source for TcpSource {
         offer::NAME
     }
 
-    /// Endpoints that are bound to all addresses have a fabric that is no subnet.
+    /// Endpoints that are bound to all addresses have a fabric that is no subnet. Subnets come and go
+    /// with the state of their interfaces, also between discovery and the opening of a fabric.
     fn has_fabric(&self, name: &str) -> bool {
-        name.eq_ignore_ascii_case(offer::NAME)
+        name.eq_ignore_ascii_case(offer::NAME) || interfaces::is_subnet(name)
     }
 
     fn offers(&self, request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {

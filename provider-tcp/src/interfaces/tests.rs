@@ -157,6 +157,16 @@ fn subnets_have_the_names_of_fabrics() {
 }
 
 #[test]
+fn names_of_subnets_are_told_from_others() {
+    for name in ["10.0.0.0/24", "198.18.0.0/30", "127.0.0.1/32", "fe80::/64", "::1/128"] {
+        assert!(is_subnet(name), "{name}");
+    }
+    for name in ["", "/", "eth0", "10.0.0.0", "10.0.0/24", "10.0.0.0/33", "fe80::/129", "::1/-1"] {
+        assert!(!is_subnet(name), "{name}");
+    }
+}
+
+#[test]
 fn owners_of_addresses() {
     let interfaces = Interfaces::new(workstation(), InterfaceFilter::all());
     let owner = |text: &str| {
