@@ -15,12 +15,12 @@ use fabric_core::{
 
 use super::{
     Core, Engine, Identity,
-    conn::{Conn, Layered, Pieces, Sink, State},
+    conn::{Conn, Current, Layered, Pieces, Sink, State},
     connect::send_whole,
     leaving::Leave,
     receive::{Begun, Broken},
     timers::Due,
-    transmit::{FRONT, Front, STAGED_MAX, TxKind, TxOp},
+    transmit::{STAGED_MAX, TxKind, TxOp},
 };
 use crate::{
     address::SocketAddress,
@@ -31,6 +31,16 @@ use crate::{
     net::{Net, Stream},
     streams::Streams,
 };
+
+/// Bytes in front of a payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Front {
+    bytes: [u8; FRONT],
+    pub(super) len: usize,
+}
+
+/// Most of them.
+const FRONT: usize = 64;
 
 /// What it hears.
 pub(crate) type Event<L> = rdm_over_msg::Event<Streams<L>>;
@@ -49,6 +59,15 @@ impl Layered {
     pub(super) fn request(&mut self) -> Result<CmMessage> {
         let words = std::mem::take(&mut self.words);
         CmMessage::new(CmKind::Request, &words).map_err(|_| Errno::EINVAL)
+    }
+}
+
+impl<S> Conn<S> {
+    /// Begins to send a message.
+    pub(super) fn begin_packet(&mut self, header: &Header, front: &Front, op: Handle) {
+        self.tx.head(self.endian, header);
+        self.tx.out.extend_from_slice(&front.bytes[..front.len]);
+        self.tx.current = Some(Current::Op { op, at: 0 });
     }
 }
 

@@ -13,9 +13,13 @@ use fabric_core::{
     flags::Flags,
     lock::Lock,
     matching::PeerId,
+    slab::Handle,
 };
 
-use super::{Ep, conn::Tx};
+use super::{
+    Core, Ep,
+    conn::{Conn, Tx},
+};
 
 /// When an operation leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +99,19 @@ impl Tx {
             report.sent(&op.interest, op.kind, op.len);
             self.leaving.staged.pop_front();
         }
+    }
+}
+
+impl<L: Lock> Core<L> {
+    /// All of an operation is staged, so that its memory is no longer needed: it ends when it has left.
+    pub(super) fn promise<S>(&mut self, conn: &mut Conn<S>, handle: Handle, len: usize) {
+        let Some(mut op) = self.ops.remove(handle) else { return };
+        let Some(ep) = self.eps.get_mut(op.ep) else { return };
+        ep.taken_off(&mut op);
+        if ep.layer.is_some() {
+            return self.layer_done(op.interest.context, Ok(len));
+        }
+        conn.tx.promise(&mut ep.report, &op.interest, op.kind.flags(), len);
     }
 }
 

@@ -14,6 +14,7 @@ use fabric_core::{
 use super::{
     Core, Engine,
     conn::{Conn, Control, Current, Phase, State, Tx, place_in},
+    layer::Front,
     leaving::Leave,
 };
 use crate::{
@@ -69,19 +70,9 @@ pub(crate) enum TxKind {
         ranges: Ranges,
         result: Buffers,
     },
-    /// A message of the protocol above: so many bytes in front of the payload.
+    /// A message of the protocol above.
     Packet(Front),
 }
-
-/// Bytes in front of a payload.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Front {
-    pub(crate) bytes: [u8; FRONT],
-    pub(crate) len: usize,
-}
-
-/// Most of them.
-pub(crate) const FRONT: usize = 64;
 
 impl TxKind {
     /// Completion flags.
@@ -494,9 +485,7 @@ impl<L: Lock> Core<L> {
             None => {}
         }
         if let TxKind::Packet(front) = op.kind {
-            conn.tx.head(conn.endian, &header);
-            conn.tx.out.extend_from_slice(&front.bytes[..front.len]);
-            conn.tx.current = Some(Current::Op { op: handle, at: 0 });
+            conn.begin_packet(&header, &front, handle);
             return true;
         }
         if buffers.len() <= COPIED {
@@ -548,17 +537,6 @@ impl<L: Lock> Core<L> {
             Ok(bytes) => ep.report.sent(&op.interest, op.kind.flags(), bytes),
             Err(reason) => ep.fail(op.peer, &op.interest, op.kind.flags(), reason),
         }
-    }
-
-    /// All of an operation is staged, so that its memory is no longer needed: it ends when it has left.
-    fn promise<S>(&mut self, conn: &mut Conn<S>, handle: Handle, len: usize) {
-        let Some(mut op) = self.ops.remove(handle) else { return };
-        let Some(ep) = self.eps.get_mut(op.ep) else { return };
-        ep.taken_off(&mut op);
-        if ep.layer.is_some() {
-            return self.layer_done(op.interest.context, Ok(len));
-        }
-        conn.tx.promise(&mut ep.report, &op.interest, op.kind.flags(), len);
     }
 }
 
