@@ -29,6 +29,7 @@ pub mod param;
 pub mod persist;
 pub mod rdm;
 pub mod rdm_over_msg;
+pub mod reaching;
 pub mod ring;
 pub mod slab;
 pub mod sync;

@@ -55,6 +55,7 @@ use crate::{
     lock::Lock,
     matching::PeerId,
     mr::MrTable,
+    reaching::random,
     slab::{Handle, Slab},
 };
 
@@ -335,12 +336,6 @@ impl<T: Transport, L: Lock> Engine<T, L> {
     pub(crate) const fn stats(&self) -> Stats {
         self.core.stats
     }
-}
-
-/// A number that no other endpoint is likely to have.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(std::process::id())
 }
 
 impl<T: Transport, L: Lock> fmt::Debug for Engine<T, L> {

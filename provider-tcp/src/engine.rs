@@ -58,6 +58,7 @@ use fabric_core::{
     mem::Payload,
     mr::MrTable,
     op::ADDR_UNSPEC,
+    reaching::{Attempts, random},
     slab::{Handle, Slab},
 };
 
@@ -124,15 +125,7 @@ pub(crate) struct Peer {
     pub(crate) waiting: VecDeque<Handle>,
     /// Operations that wait with the application.
     pub(crate) asking: Asking,
-    /// Attempts in a row that failed.
-    pub(crate) failures: u32,
-    /// When to try again, and when to give up.
-    pub(crate) retry: Option<Instant>,
-    pub(crate) give_up: Option<Instant>,
-    /// It was there, so that it has been given more time.
-    pub(crate) given_time: bool,
-    /// It has been connected.
-    pub(crate) met: bool,
+    pub(crate) attempts: Attempts,
     pub(crate) identity: Identity,
     /// How completions name it.
     sender: Sender,
@@ -527,12 +520,6 @@ impl<L: Lock> Ep<L> {
         }
         state.sender.id()
     }
-}
-
-/// A number that no other endpoint is likely to have.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(std::process::id())
 }
 
 impl<L: Lock> fmt::Debug for Ep<L> {

@@ -5,10 +5,7 @@
 //! while one is up has either been started anew, then it has another [`ConnectionId::owner`], or is
 //! mistaken.
 
-use std::{
-    cmp::Ordering,
-    time::{Duration, Instant},
-};
+use std::{cmp::Ordering, time::Instant};
 
 use super::{
     Address, Conn, Core, Engine, Requested, State, Token, Transport,
@@ -16,11 +13,6 @@ use super::{
 };
 use crate::{Errno, Result, lock::Lock, log::Subsys, matching::PeerId, slab::Handle};
 
-/// Between two attempts to reach a peer: at first, and at most.
-const PAUSE: Duration = Duration::from_millis(2);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// How long a peer that was connected before may take to come back.
-const AGAIN: Duration = Duration::from_secs(1);
 /// Receives of an endpoint, as peers are told where nobody counts them.
 const RECEIVES: u32 = 4096;
 /// What this side can do beyond the protocol.
@@ -46,12 +38,9 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         let Some(request) = self.core.request(peer) else { return };
         let patience = self.core.limits.connect;
         let Some(target) = self.core.peers.get_mut(peer) else { return };
-        if target.conn.is_some() || target.retry.is_some_and(|at| at > now) {
+        if target.conn.is_some() || target.attempts.begin(now, patience).is_none() {
             return;
         }
-        target.retry = None;
-        let patience = if target.met { patience.min(AGAIN) } else { patience };
-        target.give_up.get_or_insert(now + patience);
         let to = target.address;
         let Some(handle) = self.conns.next_handle() else { return };
         match self.transport.connect(Token(handle.raw()), to, &request.bytes()) {
@@ -71,20 +60,13 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         let Some(target) = self.core.peers.get_mut(peer) else { return };
         target.conn = None;
         if target.waiting.is_empty() {
-            return target.attempts_end();
+            return target.attempts.end();
         }
-        let pause = PAUSE.saturating_mul(1 << target.failures.min(10)).min(PAUSE_MAX);
-        let at = now + jittered(pause, target.address.port(), target.failures);
-        target.failures += 1;
-        if met && !target.given_time && target.give_up.is_some_and(|end| end <= at) {
-            target.given_time = true;
-            target.give_up = Some(now + patience);
+        let port = target.address.port();
+        match target.attempts.fail(now, patience, met, port) {
+            Some(at) => self.schedule(at, peer),
+            None => self.not_to_be_reached(peer, reason),
         }
-        if target.give_up.is_some_and(|end| at < end) {
-            target.retry = Some(at);
-            return self.schedule(at, peer);
-        }
-        self.not_to_be_reached(peer, reason);
     }
 
     /// Ends what waits for a peer.
@@ -92,7 +74,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         let local = self.core.peers.local;
         let Some(target) = self.core.peers.get_mut(peer) else { return };
         target.conn = None;
-        target.attempts_end();
+        target.attempts.end();
         let (address, waiting) = (target.address, std::mem::take(&mut target.waiting));
         if let Some(local) = local {
             let words = "cannot be reached from";
@@ -108,10 +90,10 @@ impl<T: Transport, L: Lock> Engine<T, L> {
     /// It is time to try a peer again.
     pub(super) fn try_again(&mut self, peer: PeerId, now: Instant) {
         let Some(target) = self.core.peers.get_mut(peer) else { return };
-        if target.retry.is_none_or(|at| at > now) {
+        if !target.attempts.is_due(now) {
             return;
         }
-        if target.give_up.is_some_and(|end| end <= now) {
+        if target.attempts.is_late(now) {
             // It wanted to connect to us instead, and has not.
             return self.not_to_be_reached(peer, Errno::ECONNREFUSED);
         }
@@ -230,8 +212,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         }
         conn.state = State::Open;
         if let Some(target) = self.core.peers.get_mut(conn.peer) {
-            target.met = true;
-            target.attempts_end();
+            target.attempts.succeed();
             if target.conn == Some(handle) {
                 for work in &target.waiting {
                     if let Some(super::Work::Op(op)) = self.core.works.get_mut(*work) {
@@ -258,11 +239,10 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         match Refusal::parse(data) {
             Refusal::Known if !target.waiting.is_empty() => {
                 // It asks for a connection itself. Should nothing come of that, it is over.
-                let at = target.give_up.unwrap_or_else(|| self.transport.now());
-                target.retry = Some(at);
+                let at = target.attempts.yield_to_peer(self.transport.now());
                 self.schedule(at, peer);
             }
-            Refusal::Known => target.attempts_end(),
+            Refusal::Known => target.attempts.end(),
             Refusal::Refused => {
                 let address = target.address;
                 crate::warn!(
@@ -320,11 +300,4 @@ impl<T: Transport, L: Lock> Core<T, L> {
     fn contest(&self, peer: T::Address, local: T::Address) -> Ordering {
         self.own_end(local).map_or(Ordering::Greater, |own| peer.contest(own))
     }
-}
-
-/// Half to all of a pause, so that peers that failed together do not come back together.
-fn jittered(pause: Duration, port: u16, failures: u32) -> Duration {
-    let seed = (u32::from(port) ^ std::process::id()).wrapping_add(failures.wrapping_mul(97));
-    let part = seed.wrapping_mul(0x9e37_79b9) >> 16;
-    pause / 2 + pause.mul_f64(f64::from(part) / 131_072.0)
 }

@@ -4,7 +4,6 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
-    time::Instant,
 };
 
 use super::Address;
@@ -13,6 +12,7 @@ use crate::{
     av::{Av, Routes, Sender},
     matching::PeerId,
     op::ADDR_UNSPEC,
+    reaching::Attempts,
     slab::Handle,
 };
 
@@ -29,15 +29,7 @@ pub(super) struct Peer<A> {
     pub(super) conn: Option<Handle>,
     /// Operations that wait for a connection.
     pub(super) waiting: VecDeque<Handle>,
-    /// Attempts in a row that failed.
-    pub(super) failures: u32,
-    /// When to try again, and when to give up.
-    pub(super) retry: Option<Instant>,
-    pub(super) give_up: Option<Instant>,
-    /// It was there, so that it has been given more time.
-    pub(super) given_time: bool,
-    /// It has been connected.
-    pub(super) met: bool,
+    pub(super) attempts: Attempts,
     /// What tells it from a later endpoint at its address, while it is connected.
     pub(super) owner: u32,
     /// How completions name it.
@@ -187,11 +179,7 @@ impl<A: Address> Peer<A> {
             listed: None,
             conn: None,
             waiting: VecDeque::new(),
-            failures: 0,
-            retry: None,
-            give_up: None,
-            given_time: false,
-            met: false,
+            attempts: Attempts::default(),
             owner: 0,
             sender: Sender::default(),
             kept: 0,
@@ -207,14 +195,11 @@ impl<A: Address> Peer<A> {
         }
     }
 
-    /// It has been reached, or nobody wants to reach it any more.
-    pub(super) const fn attempts_end(&mut self) {
-        (self.retry, self.give_up, self.failures) = (None, None, 0);
-        self.given_time = false;
-    }
-
     /// Something is under way.
     fn is_busy(&self) -> bool {
-        self.conn.is_some() || !self.waiting.is_empty() || self.kept != 0 || self.retry.is_some()
+        self.conn.is_some()
+            || !self.waiting.is_empty()
+            || self.kept != 0
+            || self.attempts.is_pending()
     }
 }

@@ -26,11 +26,6 @@ use crate::{
     net::{Accepted, Net, Stream},
 };
 
-/// Between two attempts to reach a peer: at first, and at most.
-const PAUSE: Duration = Duration::from_millis(2);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// How long a peer that was connected before may take to come back.
-const AGAIN: Duration = Duration::from_secs(1);
 /// How long a listener rests that cannot even turn connections away.
 const REST: Duration = Duration::from_millis(50);
 /// What this side can do beyond the common protocol.
@@ -74,12 +69,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let Some(local) = state.local else { return };
         let patience = state.limits.connect;
         let Some(target) = state.peers.get_mut(peer as usize) else { return };
-        if target.conn.is_some() || target.retry.is_some_and(|at| at > now) {
+        if target.conn.is_some() {
             return;
         }
-        target.retry = None;
-        let patience = if target.met { patience.min(AGAIN) } else { patience };
-        let give_up = *target.give_up.get_or_insert(now + patience);
+        let Some(give_up) = target.attempts.begin(now, patience) else { return };
         let to = target.address;
         let outcome = self.net.connect(Some(local.get()), to.get()).and_then(|stream| {
             let mut conn = Conn::new(stream, ep, peer, State::Connecting);
@@ -120,15 +113,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
             target.attempts_end();
             return;
         }
-        let pause = PAUSE.saturating_mul(1 << target.failures.min(10)).min(PAUSE_MAX);
-        let at = now + jittered(pause, target.address.port(), target.failures);
-        target.failures += 1;
-        if met && !target.given_time && target.give_up.is_some_and(|end| end <= at) {
-            target.given_time = true;
-            target.give_up = Some(now + patience);
-        }
-        if target.give_up.is_some_and(|end| at < end) {
-            target.retry = Some(at);
+        let port = target.address.port();
+        if let Some(at) = target.attempts.fail(now, patience, met, port) {
             self.schedule(at, Due::Again(ep, peer));
             return;
         }
@@ -418,8 +404,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
             if target.conn.is_none_or(|own| self.conns.get(own).is_none()) {
                 target.conn = Some(handle);
             }
-            (target.identity, target.met) = (identity, true);
-            target.attempts_end();
+            target.identity = identity;
+            target.attempts.succeed();
+            target.asking.end();
             if target.conn == Some(handle)
                 && let Some(conn) = self.conns.get_mut(handle)
             {
@@ -433,10 +420,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
 }
 
 impl super::Peer {
-    /// It has been reached, or nobody wants to reach it any more.
+    /// Nobody wants to reach it any more.
     const fn attempts_end(&mut self) {
-        (self.retry, self.give_up, self.failures) = (None, None, 0);
-        self.given_time = false;
+        self.attempts.end();
         self.asking.end();
     }
 }
@@ -503,11 +489,4 @@ pub(crate) fn send_whole(stream: &mut impl Stream, message: &CmMessage) -> Resul
         n if n == bytes.len() => Ok(()),
         _ => Err(Errno::EIO),
     }
-}
-
-/// Half to all of a pause, so that peers that failed together do not come back together.
-fn jittered(pause: Duration, port: u16, failures: u32) -> Duration {
-    let seed = (u32::from(port) ^ std::process::id()).wrapping_add(failures.wrapping_mul(97));
-    let part = seed.wrapping_mul(0x9e37_79b9) >> 16;
-    pause / 2 + pause.mul_f64(f64::from(part) / 131_072.0)
 }

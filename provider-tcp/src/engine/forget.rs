@@ -84,11 +84,7 @@ impl Peer {
             conn: None,
             waiting: std::collections::VecDeque::new(),
             asking: super::Asking::default(),
-            failures: 0,
-            retry: None,
-            give_up: None,
-            given_time: false,
-            met: false,
+            attempts: fabric_core::reaching::Attempts::default(),
             identity: super::Identity::default(),
             sender: super::Sender::default(),
             kept: 0,
@@ -107,6 +103,9 @@ impl Peer {
 
     /// Something is under way.
     fn is_busy(&self) -> bool {
-        self.conn.is_some() || !self.waiting.is_empty() || self.kept != 0 || self.retry.is_some()
+        self.conn.is_some()
+            || !self.waiting.is_empty()
+            || self.kept != 0
+            || self.attempts.is_pending()
     }
 }

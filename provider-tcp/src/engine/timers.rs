@@ -85,7 +85,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// It is time to try a peer again.
     pub(super) fn try_again(&mut self, ep: Handle, peer: PeerId, now: Instant) {
         let target = self.core.peer_mut(ep, peer);
-        if target.is_some_and(|target| target.retry.is_some_and(|at| at <= now)) {
+        if target.is_some_and(|target| target.attempts.is_due(now)) {
             self.reach(ep, peer);
         }
     }
