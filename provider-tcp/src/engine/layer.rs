@@ -183,16 +183,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let Some(ep) = self.core.eps.get(conn.ep) else { return Err(Errno::EOPBADSTATE) };
         conn.tx.head(conn.endian, &Header::message(front.len() + body.len()));
         conn.tx.out.extend_from_slice(front);
-        let at = conn.tx.out.len();
-        conn.tx.out.resize(at + body.len(), 0);
-        body.gather(0, &mut conn.tx.out[at..]);
-        let leave = if more {
-            Leave::Staged
-        } else if conn.tx.burst.is_among_first(self.round, ep.limits.coalesce) {
-            Leave::Now
-        } else {
-            Leave::Held
-        };
+        body.append_to(&mut conn.tx.out);
+        // The protocol above takes it for sent.
+        let leave = conn.tx.when(self.round, ep.limits.coalesce, more, false);
         self.dispatch(handle, leave);
         Ok(())
     }

@@ -51,6 +51,22 @@ struct Staged {
 }
 
 impl Tx {
+    /// When an operation leaves that is posted behind progress call `round`: with `more` announced
+    /// behind it, and with its end `told` once it has left. All leave at once if operations do not
+    /// `coalesce`.
+    #[inline]
+    pub(super) fn when(&mut self, round: u32, coalesce: bool, more: bool, told: bool) -> Leave {
+        if more {
+            Leave::Staged
+        } else if self.burst.is_among_first(round, coalesce) {
+            Leave::Now
+        } else if told {
+            Leave::Staged
+        } else {
+            Leave::Held
+        }
+    }
+
     /// Tells the end of an operation whose last byte has just been staged, once that has left; at once
     /// where nobody hears of it.
     #[inline]

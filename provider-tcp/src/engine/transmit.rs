@@ -158,15 +158,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
             let header = message(op.tagged, op.tag, buffers.len(), op.meta.cq_data());
             conn.tx.stage(conn.endian, &header, &buffers);
             state.stats.eager += 1;
-            let leave = if op.meta.flags.contains(Flags::MORE) {
-                Leave::Staged
-            } else if conn.tx.burst.is_among_first(self.round, state.limits.coalesce) {
-                Leave::Now
-            } else if state.report.tells(&interest) {
-                Leave::Staged
-            } else {
-                Leave::Held
-            };
+            let more = op.meta.flags.contains(Flags::MORE);
+            let told = state.report.tells(&interest);
+            let leave = conn.tx.when(self.round, state.limits.coalesce, more, told);
             conn.tx.promise(&mut state.report, &interest, kind.flags(), buffers.len());
             self.dispatch(handle, leave);
             return Ok(());
@@ -199,15 +193,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             && let Some(conn) = self.conns.get_mut(known)
         {
             conn.tx.queue.push_back(handle);
-            let leave = if more {
-                Leave::Staged
-            } else if conn.tx.burst.is_among_first(self.round, coalesce) {
-                Leave::Now
-            } else if told {
-                Leave::Staged
-            } else {
-                Leave::Held
-            };
+            let leave = conn.tx.when(self.round, coalesce, more, told);
             if leave != Leave::Now {
                 self.core.stage(conn);
             }
