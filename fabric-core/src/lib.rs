@@ -9,6 +9,7 @@ pub mod attr;
 pub mod auto;
 pub mod av;
 pub mod bindings;
+pub mod closing;
 pub mod completion;
 pub mod discovery;
 pub mod domain;

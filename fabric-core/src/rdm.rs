@@ -12,6 +12,7 @@ use crate::{
     attr::{EpType, Info},
     av::Av,
     bindings::Bindings,
+    closing::{self, Patience},
     completion::{CompletionQueue, Counter, Cq, EntryBuf},
     domain::Domain,
     engine::{Engine, Limits, Stats},
@@ -39,8 +40,8 @@ const WAITING_BYTES: usize = 16 << 20;
 const LENT_PATIENCE: Duration = Duration::from_secs(1);
 /// How long closing waits for room for what the application believes sent, and how long while none
 /// is made.
-const OWED_PATIENCE: Duration = Duration::from_secs(1);
-const STALLED: Duration = Duration::from_millis(50);
+const OWED: Patience =
+    Patience { whole: Duration::from_secs(1), stalled: Duration::from_millis(50) };
 /// Sizes of an endpoint whose info names none.
 const SIZES: Sizes =
     Sizes { tx: 1024, rx: 1024, inject: 4096, max_msg: usize::MAX, atomic: ATOMIC };
@@ -81,16 +82,7 @@ fn settle<W: Wire, L: Lock>(engine: &mut Engine<W, L>) {
     while engine.core.lends() && begin.elapsed() < LENT_PATIENCE {
         engine.progress();
     }
-    let (mut owed, mut moved) = (engine.core.owed(), Instant::now());
-    while owed != 0 && begin.elapsed() < OWED_PATIENCE && moved.elapsed() < STALLED {
-        engine.progress();
-        let left = engine.core.owed();
-        if left == owed {
-            std::thread::yield_now();
-        } else {
-            (owed, moved) = (left, Instant::now());
-        }
-    }
+    closing::settle(engine, begin, OWED, Engine::progress, |engine| engine.core.owed());
 }
 
 /// Whether this kind of endpoint can be what `info` asks for, which need not come from discovery.

@@ -13,6 +13,7 @@ use fabric_core::{
     attr::{EpType, Info},
     av::Av,
     bindings::Bindings,
+    closing::{self, Patience},
     completion::{CompletionQueue, Counter, Cq, EntryBuf},
     domain::Domain,
     engine::Stats,
@@ -44,8 +45,7 @@ const SIZES: Sizes = Sizes { tx: 256, rx: 65536, inject: 128, max_msg: usize::MA
 pub(crate) const MIN_MULTI_RECV: usize = 16384;
 /// How long closing waits for the network to take what the application believes sent, and how long
 /// while it takes nothing.
-const OWED_PATIENCE: Duration = Duration::from_secs(5);
-const STALLED: Duration = Duration::from_secs(1);
+const OWED: Patience = Patience { whole: Duration::from_secs(5), stalled: Duration::from_secs(1) };
 
 /// What an endpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -475,15 +475,5 @@ pub(crate) fn local(info: &Info) -> Result<Option<SocketAddress>> {
 /// Before an endpoint goes: lets what the application has been told is sent leave, as long as the
 /// network takes it.
 fn settle(engine: &mut Tcp, ep: Handle) {
-    let begin = Instant::now();
-    let (mut owed, mut moved) = (engine.owes(ep), begin);
-    while owed != 0 && begin.elapsed() < OWED_PATIENCE && moved.elapsed() < STALLED {
-        engine.progress();
-        let left = engine.owes(ep);
-        if left == owed {
-            std::thread::yield_now();
-        } else {
-            (owed, moved) = (left, Instant::now());
-        }
-    }
+    closing::settle(engine, Instant::now(), OWED, Engine::progress, |engine| engine.owes(ep));
 }

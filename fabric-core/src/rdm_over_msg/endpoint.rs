@@ -13,6 +13,7 @@ use crate::{
     attr::{EpType, Info},
     av::Av,
     bindings::Bindings,
+    closing::{self, Patience},
     completion::{CompletionQueue, Counter, Cq, EntryBuf},
     domain::Domain,
     engine::Stats,
@@ -32,8 +33,7 @@ const SIZES: Sizes = Sizes { tx: 2048, rx: 2048, inject: 64, max_msg: usize::MAX
 const MIN_MULTI_RECV: usize = 16384;
 /// How long closing waits for the network to take what the application believes sent, and how long
 /// while it takes nothing.
-const OWED_PATIENCE: Duration = Duration::from_secs(5);
-const STALLED: Duration = Duration::from_secs(1);
+const OWED: Patience = Patience { whole: Duration::from_secs(5), stalled: Duration::from_secs(1) };
 
 /// An endpoint of reliable datagrams over connections.
 pub struct MsgRdmEndpoint<T: Transport, L: Lock> {
@@ -64,17 +64,7 @@ impl<T: Transport, L: Lock> MsgRdmEndpoint<T, L> {
 /// Before an endpoint goes: lets what the application has been told is sent leave, as long as the
 /// network takes it.
 fn settle<T: Transport, L: Lock>(engine: &mut Engine<T, L>) {
-    let begin = Instant::now();
-    let (mut owed, mut moved) = (engine.owes(), begin);
-    while owed != 0 && begin.elapsed() < OWED_PATIENCE && moved.elapsed() < STALLED {
-        engine.progress();
-        let left = engine.owes();
-        if left == owed {
-            std::thread::yield_now();
-        } else {
-            (owed, moved) = (left, Instant::now());
-        }
-    }
+    closing::settle(engine, Instant::now(), OWED, Engine::progress, Engine::owes);
 }
 
 /// Whether this kind of endpoint can be what `info` asks for, which need not come from discovery.
