@@ -30,6 +30,7 @@ mod layer;
 mod leaving;
 mod life;
 mod msg;
+mod outgoing;
 mod pressure;
 mod receive;
 mod remote;
