@@ -34,16 +34,23 @@ demo: ## unmodified fi_pingpong and MPI on this build, with figures beside upstr
 test: ## everything that must hold; ends with one line of totals
 	$(PYTHON) tests/run.py
 
-test-mpi: build ## MPICH, Intel MPI and Open MPI: C programs, IMB, the whole suite of mpi4py
+test-mpi: build ## MPICH, Intel MPI and Open MPI: C programs, IMB, all of mpi4py's suite; MPI="-p tcp --quick"
+ifdef MPI
+	$(PYTHON) tests/mpi/run.py $(MPI)
+else
 	$(PYTHON) tests/mpi/run.py
+	$(PYTHON) tests/mpi/run.py -p tcp
+	$(PYTHON) tests/mpi/run.py -p 'tcp;ofi_rxm'
+endif
 
-conformance: build ## what the manual pages promise, asked of shm and tcp; CONFORMANCE="-p tcp 'rma/*'"
+conformance: build ## what the manual pages promise, asked of all providers; CONFORMANCE="-p tcp 'rma/*'"
 ifdef CONFORMANCE
 	$(PYTHON) tests/conformance/run.py $(CONFORMANCE)
 else
 	$(PYTHON) tests/conformance/run.py -p shm
 	$(PYTHON) tests/conformance/run.py -p tcp
 	$(PYTHON) tests/conformance/run.py -p tcp -e msg
+	$(PYTHON) tests/conformance/run.py -p 'tcp;ofi_rxm'
 endif
 
 fuzz: ## parsers of bytes from the network on inputs by libFuzzer; FUZZ="--seconds 600 head"

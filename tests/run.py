@@ -140,10 +140,15 @@ def main():
             wildcard = [*suite, "-p", "tcp", "-n", "0.0.0.0", "-i", "processes", "--plain"]
             some = ["messages/*", "addresses/*", "controls/*", "rma/*"]
             totals.step("conformance of tcp at all addresses", [*wildcard, *some], 300, counts=True)
-        mpi_over_tcp = [
-            *("tests/mpi/run.py", "-p", "tcp", "--quick", "--ranks", "2"),
-            *("--parts", "c,mpi4py", "--mpi", "mpich,openmpi"),
-        ]
+            layered = [*suite, "-p", "tcp;ofi_rxm", "-i", "threads"]
+            totals.step("conformance of tcp;ofi_rxm", layered, 900, counts=True)
+        mpi_over_tcp, mpi_over_rxm = (
+            [
+                *("tests/mpi/run.py", "-p", provider, "--quick", "--ranks", "2"),
+                *("--parts", "c,mpi4py", "--mpi", "mpich,openmpi"),
+            ]
+            for provider in ("tcp", "tcp;ofi_rxm")
+        )
         later = {
             "install": ["tests/install/run.py"],
             "demo": ["tests/demo/demo.py", "--quick", "--no-build"],
@@ -155,6 +160,7 @@ def main():
                 *(*mpi_over_tcp, "--mixed"),
                 *("--mpi", "mpich", "test_p2p_buf"),
             ],
+            "MPI over tcp;ofi_rxm": [*mpi_over_rxm, "test_p2p_buf"],
         }
         for title, command in later.items():
             if built:
