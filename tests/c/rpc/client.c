@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * client PROVIDER FILE CALLS SEED [linger|stop]: makes calls, several at a time, to the server
- * whose address is in FILE.  A call that fails because the server has ended is made again.
- * With linger, it says "done" on standard output and stays connected until its standard input
- * ends; with stop, it ends the server.
+ * client PROVIDER FILE CALLS SEED [WAY [NODE SERVICE]]: makes calls, several at a time, to the
+ * server whose address is in FILE.  A call that fails because the server has ended is made again.
+ *
+ * WAY	tell	says "begun" on standard output after the first answer
+ *	linger	says "done" after its calls, and stays connected until its standard input ends
+ *	ponder	makes calls now and then, until its standard input ends
+ *	stop	ends the server
  */
 #include "rpc.h"
 
 #include <poll.h>
 
 enum { WINDOW = 4 };
+
+/* Milliseconds between two rounds of calls of those who ponder, at most. */
+#define PAUSE		400
 
 /* Of the memory of a call that nobody writes. */
 #define UNTOUCHED	0xa5
@@ -30,6 +36,7 @@ static fi_addr_t server;
 static char server_name[NAME_ROOM];
 static uint64_t next_tag, random_state;
 static unsigned long made, failed, cancelled;
+static int tells;
 
 static uint64_t draw(uint64_t below)
 {
@@ -251,6 +258,11 @@ static void tend(struct call *c)
 	c->active = 0;
 	made += !c->failed;
 	failed += (unsigned long) c->failed;
+	if (tells && made == 1) {
+		tells = 0;
+		printf("begun\n");
+		fflush(stdout);
+	}
 }
 
 static void wait_a_little(void)
@@ -328,7 +340,19 @@ static void linger(void)
 	} while (!(fds[0].revents & (POLLHUP | POLLIN)));
 }
 
-static void open_client(const char *provider, const char *path, uint64_t seed)
+/* A few calls now and then, until nobody holds the other end of standard input. */
+static void ponder(void)
+{
+	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
+
+	do {
+		make_calls(made + WINDOW);
+	} while (!poll(&input, 1, (int) draw(PAUSE)));
+}
+
+/* What its calls and its memory are known by is never that of another client. */
+static void open_client(const char *provider, const char *path, uint64_t seed, const char *node,
+			const char *service)
 {
 	FILE *file = fopen(path, "rbe");
 	int i;
@@ -337,9 +361,10 @@ static void open_client(const char *provider, const char *path, uint64_t seed)
 	CHECK(fread(server_name, 1, sizeof(server_name), file) > 0);
 	fclose(file);
 	random_state = seed * 0x9e3779b97f4a7c15ull | 1;
-	next_tag = 1;
+	next_tag = (seed << 12 & UINT32_MAX) + 1;
+	self.next_key = seed << 20;
 	self.ended = ended;
-	open_endpoint(&self, provider, NULL, NULL, 512);
+	open_endpoint(&self, provider, node, service, 512);
 	EQUAL(fi_av_insert(self.av, server_name, 1, &server, 0, NULL), 1);
 	for (i = 0; i < WINDOW; i++) {
 		calls[i].memory = malloc(BULK_ROOM);
@@ -351,17 +376,21 @@ static void open_client(const char *provider, const char *path, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-	const char *last = argc > 5 ? argv[5] : "";
+	const char *way = argc > 5 ? argv[5] : "";
 	int i;
 
 	CHECK(argc > 4);
-	deadline(120);
+	deadline(DEADLINE_SECONDS);
 	role = atoi(argv[4]);
-	open_client(argv[1], argv[2], strtoull(argv[4], NULL, 10));
+	tells = !strcmp(way, "tell");
+	open_client(argv[1], argv[2], strtoull(argv[4], NULL, 10), argc > 7 ? argv[6] : NULL,
+		    argc > 7 ? argv[7] : NULL);
 	make_calls(strtoul(argv[3], NULL, 10));
-	if (!strcmp(last, "linger"))
+	if (!strcmp(way, "linger"))
 		linger();
-	make_one(!strcmp(last, "stop") ? STOP : GOODBYE);
+	if (!strcmp(way, "ponder"))
+		ponder();
+	make_one(!strcmp(way, "stop") ? STOP : GOODBYE);
 	close_endpoint(&self);
 	for (i = 0; i < WINDOW; i++) {
 		free(calls[i].memory);

@@ -27,6 +27,8 @@ enum {
 	PIECES = 4,
 	/* Milliseconds in which something that was started must have ended. */
 	PATIENCE = 20000,
+	/* The longest run of all. */
+	DEADLINE_SECONDS = 900,
 };
 
 enum procedure { ECHO, FETCH, STORE, GOODBYE, STOP, PROCEDURES };
@@ -108,7 +110,7 @@ static inline struct fi_info *find_provider(const char *provider, const char *no
 	hints->addr_format = over_shm(provider) ? FI_ADDR_STR : FI_SOCKADDR_IN;
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->ep_attr->protocol = over_shm(provider) ? FI_PROTO_SHM :
-		strstr(provider, "ofi_rxm") ? FI_PROTO_RXM : FI_PROTO_UNSPEC;
+		strstr(provider, "ofi_rxm") ? FI_PROTO_RXM : FI_PROTO_XNET;
 	hints->tx_attr->op_flags = FI_INJECT_COMPLETE;
 	hints->tx_attr->size = size;
 	hints->rx_attr->size = size;
