@@ -6,7 +6,7 @@
 mod passive;
 mod shared_receive;
 
-use std::sync::Arc;
+use std::{ffi::CStr, sync::Arc};
 
 use crate::{
     Errno, Result,
@@ -49,6 +49,13 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
         request: Option<&RequestHandle>,
         context: usize,
     ) -> Result<Arc<Self>>;
+    /// What a number in `prov_errno` means to this provider, where there is more to say than the
+    /// system does.
+    fn words(prov_errno: i32) -> Option<&'static CStr> {
+        let _ = prov_errno;
+        None
+    }
+
     /// Tells the endpoint what its events name as their object. Called once, before anything can
     /// be reported about it.
     fn introduce(&self, object: usize) {

@@ -31,7 +31,13 @@ use core::{
 };
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use crate::{Errno, Result, attr::AvType, flags::Flags, op::ADDR_UNSPEC};
+use crate::{
+    Errno, Result,
+    attr::{AvType, addr_format},
+    flags::Flags,
+    log::Subsys,
+    op::ADDR_UNSPEC,
+};
 pub use format::{AddressFormat, FamilyLen};
 pub use routes::{Routes, Sender};
 pub use symmetric::symmetric_names;
@@ -106,7 +112,7 @@ impl Av {
         if user_id.is_some() && self.has_user_ids() {
             return Err(Errno::EINVAL);
         }
-        let (canonical, _) = self.format.parse(address)?;
+        let (canonical, _) = self.format.parse(address).inspect_err(|_| self.refuse(address))?;
         self.change(|table, generation| table.insert(&canonical, user_id, generation))
     }
 
@@ -118,6 +124,30 @@ impl Av {
         user_id: Option<u64>,
     ) -> Result<u64> {
         self.insert(&self.format.service_address(node, service)?, user_id)
+    }
+
+    /// Tells the log why an address is not taken.
+    pub fn refuse(&self, address: &[u8]) {
+        crate::warn_few!(
+            "core",
+            Subsys::Av,
+            "{} is no address: {}",
+            self.shown(address),
+            self.format.fault(address)
+        );
+    }
+
+    /// Bytes that are no address: the text, or for binary formats the bytes, as far as a line has
+    /// room.
+    fn shown(&self, address: &[u8]) -> String {
+        const ROOM: usize = 100;
+        if self.format.addr_format() == addr_format::STR {
+            let text = address.split(|byte| *byte == 0).next().unwrap_or_default();
+            let dots = if text.len() > ROOM { "..." } else { "" };
+            return format!("\"{}{dots}\"", text[..text.len().min(ROOM)].escape_ascii());
+        }
+        let bytes = address.iter().take(ROOM / 3).map(|byte| format!("{byte:02x}"));
+        format!("[{}]", bytes.collect::<Vec<_>>().join(" "))
     }
 
     /// Takes back one insertion. `EINVAL` for an index that holds nothing.

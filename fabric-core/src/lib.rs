@@ -32,6 +32,7 @@ pub mod rdm;
 pub mod rdm_over_msg;
 pub mod reaching;
 pub mod ring;
+pub mod shortage;
 pub mod slab;
 pub mod sync;
 pub mod wait;

@@ -266,19 +266,29 @@ macro_rules! log_at {
     };
 }
 
+/// Logs at a level, a few times per interval and call site; what was held back is counted in the
+/// next line.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! log_few {
+    ($level:expr, $provider:expr, $subsys:expr, $($arg:tt)+) => {
+        if $crate::log::wanted($level) {
+            static SITE: $crate::log::Site = $crate::log::Site::new();
+            if let Some(held) = SITE.admit() {
+                $crate::log_at!(
+                    $level, $provider, $subsys, "{}{}", format_args!($($arg)+), held
+                );
+            }
+        }
+    };
+}
+
 /// Logs a fault, a few times per interval and call site; what was held back is counted in the
 /// next line.
 #[macro_export]
 macro_rules! error {
     ($provider:expr, $subsys:expr, $($arg:tt)+) => {
-        if $crate::log::wanted($crate::log::Level::Error) {
-            static SITE: $crate::log::Site = $crate::log::Site::new();
-            if let Some(held) = SITE.admit() {
-                $crate::log_at!(
-                    $crate::log::Level::Error, $provider, $subsys, "{}{}", format_args!($($arg)+), held
-                );
-            }
-        }
+        $crate::log_few!($crate::log::Level::Error, $provider, $subsys, $($arg)+)
     };
 }
 
@@ -287,6 +297,14 @@ macro_rules! error {
 macro_rules! warn {
     ($provider:expr, $subsys:expr, $($arg:tt)+) => {
         $crate::log_at!($crate::log::Level::Warn, $provider, $subsys, $($arg)+)
+    };
+}
+
+/// Logs at level `warn`, a few times per interval and call site, as [`error!`](crate::error) does.
+#[macro_export]
+macro_rules! warn_few {
+    ($provider:expr, $subsys:expr, $($arg:tt)+) => {
+        $crate::log_few!($crate::log::Level::Warn, $provider, $subsys, $($arg)+)
     };
 }
 

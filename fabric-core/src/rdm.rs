@@ -1,6 +1,7 @@
 //! HOT. Reliable-datagram endpoints over any [`Wire`]: what applications bind, enable and use.
 
 use std::{
+    ffi::CStr,
     fmt,
     sync::Arc,
     time::{Duration, Instant},
@@ -135,6 +136,10 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
             sizes,
             owner: std::process::id(),
         }))
+    }
+
+    fn words(prov_errno: i32) -> Option<&'static CStr> {
+        W::words(Errno::new(prov_errno))
     }
 
     fn bind_av(self: &Arc<Self>, av: &Arc<Av>) -> Result<()> {

@@ -4,7 +4,7 @@
 //! ([`Op`]); how it is encoded is the transport's. Everything in it comes from the peer and is
 //! therefore parsed before it is used.
 
-use std::os::fd::RawFd;
+use std::{ffi::CStr, os::fd::RawFd};
 
 use crate::{
     Errno, Result,
@@ -157,6 +157,9 @@ impl<'a> Source<'a> {
 
 /// The sending half of a transport.
 pub trait WireTx {
+    /// A peer's address; empty for one that is not known.
+    fn address(&self, peer: PeerId) -> &[u8];
+
     /// Emits a packet or changes nothing. Packets to one peer arrive in order.
     fn try_emit(&mut self, peer: PeerId, head: Head, source: &Source<'_>) -> Result<(), Refused>;
 
@@ -221,6 +224,13 @@ pub trait Wire: Sized + Send + 'static {
     /// What endpoints over this transport can do at most.
     const CAPS: Flags;
 
+    /// What an error number means on this transport, where there is more to say than the system
+    /// does.
+    fn words(err: Errno) -> Option<&'static CStr> {
+        let _ = err;
+        None
+    }
+
     /// Prepares an endpoint with the address that `info` asks for, or one of its own.
     fn open(info: &Info) -> Result<Self>;
 
@@ -247,7 +257,7 @@ pub trait Wire: Sized + Send + 'static {
     /// The peer with this address, made known if it was not.
     fn peer(&mut self, address: &[u8]) -> Result<PeerId>;
 
-    /// A peer's address.
+    /// A peer's address; see [`WireTx::address`].
     fn address(&self, peer: PeerId) -> &[u8];
 
     /// Whether so many peers are known that it is time for [`Wire::forget_unused`].

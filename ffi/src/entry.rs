@@ -5,7 +5,9 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use fabric_core::{
     Errno, Result,
     attr::{API_VERSION, Version},
+    discovery::NoProvider,
     flags::Flags,
+    log::Subsys,
 };
 
 use crate::{
@@ -80,6 +82,8 @@ pub(crate) unsafe fn getinfo(
         fabric_core::discovery::forget_report();
         let version = Version(version);
         if version > API_VERSION {
+            let error = NoProvider::Version(version);
+            fabric_core::warn!("core", Subsys::Core, "fi_getinfo: {error}");
             return Err(Errno::ENOSYS);
         }
         // SAFETY: the caller passes a terminated text or null.

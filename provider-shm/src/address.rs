@@ -1,18 +1,29 @@
 //! SETUP. Addresses: `fi_shm://NAME` as text with a final NUL, which names an abstract AF_UNIX
 //! socket of the same user.
 
-use fabric_core::{Errno, Result, attr::addr_format, av::AddressFormat};
+use std::fmt;
+
+use fabric_core::{Errno, Result, attr::addr_format, av::AddressFormat, log::Subsys};
 use rustix::{
     net::SocketAddrUnix,
     process::getuid,
     rand::{GetRandomFlags, getrandom},
 };
 
+use crate::offer::NAME;
+
 /// In front of every name.
 pub const SCHEME: &str = "fi_shm://";
 
-/// In front of names made of a node and a service; means the same here.
-const SERVICE_SCHEME: &str = "fi_ns://";
+/// In front of user and name in the abstract namespace.
+pub(crate) const NAMESPACE: &str = "percale/";
+
+/// Schemes that begin like this stand before addresses of sockets and devices.
+const FOREIGN: [&[u8]; 2] = [b"fi_sockaddr", b"fi_addr_"];
+
+/// What an address may be, in words.
+pub const EXPECTED: &str =
+    "fi_shm://NAME or NAME, with 1 to 80 letters, digits, dots, colons, _ and -";
 
 /// Longest name, so that the socket's address has room for it.
 pub const NAME_MAX: usize = 80;
@@ -20,19 +31,96 @@ pub const NAME_MAX: usize = 80;
 /// Bytes of the longest address, final NUL included.
 pub const ADDRESS_MAX: usize = SCHEME.len() + NAME_MAX + 1;
 
-/// The canonical form: scheme, name, NUL. `EINVAL` for an empty or too long name or one with
-/// characters outside `[A-Za-z0-9._:-]`.
-pub fn canonical(text: &[u8]) -> Result<Box<[u8]>> {
-    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-    let name = [SCHEME, SERVICE_SCHEME]
-        .iter()
-        .find_map(|scheme| text.strip_prefix(scheme.as_bytes()))
-        .unwrap_or(text);
-    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"._:-".contains(b);
-    if name.is_empty() || name.len() > NAME_MAX || !name.iter().all(plain) {
-        return Err(Errno::EINVAL);
+/// A name that an endpoint can have: 1 to [`NAME_MAX`] of `[A-Za-z0-9._:-]`, a letter or digit
+/// among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name<'a>(&'a str);
+
+/// Why a text is no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAName {
+    /// There is nothing in it that could tell one endpoint from another.
+    Empty,
+    /// It has this many bytes.
+    Long(usize),
+    /// This byte of it is not allowed.
+    Byte(u8),
+    /// Its scheme is that of other providers' addresses.
+    Foreign,
+}
+
+impl<'a> Name<'a> {
+    /// Reads a name up to a NUL, with or without a scheme in front. Any scheme will do, as the
+    /// interface's manual has it, but those of socket and device addresses.
+    pub fn parse(text: &'a [u8]) -> Result<Self, NotAName> {
+        let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+        let scheme = text.windows(3).position(|three| three == b"://").map(|at| &text[..at]);
+        let name = match scheme {
+            Some(scheme) if FOREIGN.iter().any(|foreign| scheme.starts_with(foreign)) => {
+                return Err(NotAName::Foreign);
+            }
+            Some(scheme) if is_scheme(scheme) => &text[scheme.len() + 3..],
+            _ => text,
+        };
+        let plain = |b: &u8| b.is_ascii_alphanumeric() || b"._:-".contains(b);
+        if let Some(byte) = name.iter().find(|byte| !plain(byte)) {
+            return Err(NotAName::Byte(*byte));
+        }
+        if !name.iter().any(u8::is_ascii_alphanumeric) {
+            return Err(NotAName::Empty);
+        }
+        if name.len() > NAME_MAX {
+            return Err(NotAName::Long(name.len()));
+        }
+        std::str::from_utf8(name).map(Self).map_err(|_| NotAName::Empty)
     }
-    Ok([SCHEME.as_bytes(), name, b"\0"].concat().into())
+
+    /// The canonical address: scheme, name, NUL.
+    pub fn address(self) -> Box<[u8]> {
+        [SCHEME.as_bytes(), self.0.as_bytes(), b"\0"].concat().into()
+    }
+
+    /// The name alone.
+    pub const fn get(self) -> &'a str {
+        self.0
+    }
+}
+
+fn is_scheme(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|b| b.is_ascii_alphanumeric() || b"_+.-".contains(b))
+}
+
+impl fmt::Display for NotAName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("no letter or digit in it"),
+            Self::Long(len) => write!(f, "{len} bytes, where {NAME_MAX} are the most"),
+            Self::Byte(byte) => write!(f, "'{}' is not allowed", byte.escape_ascii()),
+            Self::Foreign => f.write_str("an address of another provider"),
+        }
+    }
+}
+
+impl From<NotAName> for Errno {
+    fn from(_: NotAName) -> Self {
+        Self::EINVAL
+    }
+}
+
+/// The canonical form of an address: see [`Name`]. `EINVAL` for what is none.
+pub fn canonical(text: &[u8]) -> Result<Box<[u8]>> {
+    Ok(Name::parse(text)?.address())
+}
+
+/// The canonical address that node and service stand for.
+pub fn service_address(node: Option<&str>, service: Option<&str>) -> Result<Box<[u8]>, NotAName> {
+    let name = match (node, service) {
+        (Some(node), Some(service)) if !node.contains("://") => format!("{node}:{service}"),
+        // A node with a scheme is a whole address.
+        (Some(node), _) => node.to_owned(),
+        (None, service) => service.unwrap_or_default().to_owned(),
+    };
+    Name::parse(name.as_bytes()).map(Name::address)
 }
 
 /// A canonical address that nobody else has.
@@ -51,7 +139,8 @@ pub fn socket_address(canonical: &[u8]) -> Result<SocketAddrUnix> {
         .strip_prefix(SCHEME.as_bytes())
         .and_then(|name| name.strip_suffix(b"\0"))
         .ok_or(Errno::EINVAL)?;
-    let path = [b"percale/", getuid().as_raw().to_string().as_bytes(), b"/", name].concat();
+    let path =
+        [NAMESPACE.as_bytes(), getuid().as_raw().to_string().as_bytes(), b"/", name].concat();
     Ok(SocketAddrUnix::new_abstract_name(&path)?)
 }
 
@@ -69,6 +158,11 @@ impl AddressFormat for ShmAddresses {
         Ok((canonical(bytes)?, end))
     }
 
+    fn fault(&self, bytes: &[u8]) -> String {
+        let why = Name::parse(bytes).err().map_or_else(String::new, |why| why.to_string());
+        format!("{why}; expected {EXPECTED}")
+    }
+
     fn text(&self, canonical: &[u8]) -> String {
         String::from_utf8_lossy(canonical).trim_end_matches('\0').to_owned()
     }
@@ -78,15 +172,14 @@ impl AddressFormat for ShmAddresses {
     }
 
     fn service_address(&self, node: Option<&str>, service: Option<&str>) -> Result<Box<[u8]>> {
-        match (node, service) {
-            (Some(node), Some(service)) if !node.contains("://") => {
-                canonical(format!("{node}:{service}").as_bytes())
-            }
-            // A node with a scheme is a whole address.
-            (Some(node), _) => canonical(node.as_bytes()),
-            (None, Some(service)) => canonical(service.as_bytes()),
-            (None, None) => Err(Errno::EINVAL),
-        }
+        Ok(service_address(node, service).inspect_err(|why| {
+            let (node, service) = (node.unwrap_or_default(), service.unwrap_or_default());
+            fabric_core::warn_few!(
+                NAME,
+                Subsys::Av,
+                "node {node:?}, service {service:?}: {why}; expected {EXPECTED}"
+            );
+        })?)
     }
 }
 
@@ -99,13 +192,31 @@ mod tests {
         let expected = b"fi_shm://a.b:1\0".as_slice();
         assert_eq!(&*canonical(b"fi_shm://a.b:1").unwrap(), expected);
         assert_eq!(&*canonical(b"a.b:1\0\0garbage").unwrap(), expected);
+        assert_eq!(&*canonical(b"fi_ns://a.b:1").unwrap(), expected);
+        assert_eq!(&*canonical(b"fi_prefix1://a.b:1").unwrap(), expected);
     }
 
     #[test]
     fn refuses_names_that_are_no_names() {
-        for bad in [b"".as_slice(), b"fi_shm://", b"a/b", b"\0a", &[b'x'; NAME_MAX + 1]] {
-            assert_eq!(canonical(bad), Err(Errno::EINVAL), "{bad:?}");
+        let long = [b'x'; NAME_MAX + 1];
+        for (bad, why) in [
+            (b"".as_slice(), NotAName::Empty),
+            (b"fi_shm://", NotAName::Empty),
+            (b"\0a", NotAName::Empty),
+            (b":", NotAName::Empty),
+            (b"...", NotAName::Empty),
+            (b"a/b", NotAName::Byte(b'/')),
+            (b"://a", NotAName::Byte(b'/')),
+            (b"127.0.0.1 5000", NotAName::Byte(b' ')),
+            (b"\x02\0\x13\x88\x7f\0\0\x01", NotAName::Byte(2)),
+            (b"fi_sockaddr_in://127.0.0.1:5000", NotAName::Foreign),
+            (b"fi_addr_efa://[::]:1:2", NotAName::Foreign),
+            (&long, NotAName::Long(NAME_MAX + 1)),
+        ] {
+            assert_eq!(Name::parse(bad), Err(why), "{bad:?}");
+            assert_eq!(canonical(bad), Err(Errno::EINVAL));
         }
+        assert_eq!(NotAName::Byte(b'\t').to_string(), r"'\t' is not allowed");
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod offer;
 pub mod reserve;
 pub mod rings;
 pub mod segment;
+mod unreached;
 mod wire;
 
 pub use address::ShmAddresses;

@@ -18,13 +18,12 @@ use fabric_core::{
         API_VERSION, DomainAttr, EpAttr, EpType, FabricAttr, Info, PROV_VERSION, Progress,
         ResourceMgmt, RxAttr, Threading, TxAttr, addr_format, protocol,
     },
-    av::AddressFormat,
     discovery::{Rejection, Request, Source},
     flags::{Flags, MrMode, Order},
     param::known,
 };
 
-use crate::address::{NAME_MAX, ShmAddresses};
+use crate::address::{EXPECTED, service_address};
 
 /// The provider's name.
 pub const NAME: &str = "shm";
@@ -154,12 +153,12 @@ fn name(request: &Request<'_>) -> Result<Option<Vec<u8>>, Box<Rejection>> {
         }
         return Ok(None);
     }
-    match ShmAddresses.service_address(node, service) {
+    match service_address(node, service) {
         Ok(address) => Ok(Some(address.into_vec())),
-        Err(_) => {
-            let wanted = format!("{} {}", node.unwrap_or_default(), service.unwrap_or_default());
-            let offered = format!("names of 1 to {NAME_MAX} letters, digits, dots, _ : and -");
-            Err(refuse(wanted.trim(), &offered, "use another node or service"))
+        Err(why) => {
+            let given = [node, service].into_iter().flatten().collect::<Vec<_>>().join(":");
+            let fix = format!("{why}; use another node or service");
+            Err(refuse(&given, EXPECTED, &fix))
         }
     }
 }

@@ -6,6 +6,7 @@ mod sockets;
 
 use std::{
     collections::{HashMap, VecDeque},
+    ffi::CStr,
     os::fd::{AsFd, RawFd},
     sync::Arc,
 };
@@ -13,24 +14,27 @@ use std::{
 use fabric_core::{
     Errno, Result,
     attr::Info,
+    av::AddressFormat,
     flags::Flags,
     log::Subsys,
     matching::PeerId,
     param::known::SHM_DISABLE_CMA,
+    shortage,
     slab::{Handle, Slab},
     wait::{Signal, WaitSet},
-    wire::{Event, Wire},
+    wire::{Event, Wire, WireTx},
 };
 
 use self::clock::{HURRY_TICKS, IDLE_TICKS, YOUNG_LOOKS, YOUNG_TICKS, ticks};
 use crate::{
-    address::{canonical, socket_address, unique},
+    address::{ShmAddresses, canonical, socket_address, unique},
     link::{Hello, Link},
     listener::Listener,
     offer::{CAPS, NAME},
     reserve::Reserve,
     rings::{ShmRx, ShmTx},
     segment::{cold, permitted},
+    unreached,
 };
 
 /// The listening socket's token; links have their handle, which is never zero.
@@ -86,17 +90,21 @@ struct Watched {
     peer: Option<PeerId>,
 }
 
-impl Wire for ShmWire {
-    type Tx = ShmTx;
-    type Rx = ShmRx;
+/// The canonical form of an address that an endpoint is to have.
+fn own(address: &[u8]) -> Result<Box<[u8]>> {
+    canonical(address).inspect_err(|_| {
+        fabric_core::warn_few!(
+            NAME,
+            Subsys::EpCtrl,
+            "\"{}\" can be no endpoint's address: {}",
+            address.escape_ascii(),
+            ShmAddresses.fault(address)
+        );
+    })
+}
 
-    const CAPS: Flags = CAPS;
-
-    fn open(info: &Info) -> Result<Self> {
-        let address = if info.src_addr.is_empty() { unique()? } else { canonical(&info.src_addr)? };
-        cold().map_or(Err(Errno::EOTHER), permitted).inspect_err(|reason| {
-            fabric_core::warn!(NAME, Subsys::EpCtrl, "no ring can be made: {reason}");
-        })?;
+impl ShmWire {
+    fn with_address(address: Box<[u8]>) -> Result<Self> {
         let mut random = [0u8; 24];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
         let mut id = [0u8; 16];
@@ -129,6 +137,28 @@ impl Wire for ShmWire {
             young: YOUNG_LOOKS,
         })
     }
+}
+
+impl Wire for ShmWire {
+    type Tx = ShmTx;
+    type Rx = ShmRx;
+
+    const CAPS: Flags = CAPS;
+
+    fn words(err: Errno) -> Option<&'static CStr> {
+        unreached::words(err)
+    }
+
+    fn open(info: &Info) -> Result<Self> {
+        let address = if info.src_addr.is_empty() { unique()? } else { own(&info.src_addr)? };
+        cold()
+            .map_or(Err(Errno::EOTHER), permitted)
+            .and_then(|()| Self::with_address(address))
+            .inspect_err(|reason| {
+                let reason = shortage::explained(*reason);
+                fabric_core::warn_few!(NAME, Subsys::EpCtrl, "no endpoint can be opened: {reason}");
+            })
+    }
 
     #[inline]
     fn split(&mut self) -> (&mut ShmTx, &mut ShmRx) {
@@ -140,13 +170,29 @@ impl Wire for ShmWire {
     }
 
     fn set_name(&mut self, name: &[u8]) -> Result<()> {
-        self.tx.hello.address = canonical(name)?;
+        self.tx.hello.address = own(name)?;
         Ok(())
     }
 
     fn enable(&mut self, sleeps: bool) -> Result<()> {
         self.tx.hello.sleeps = sleeps;
-        let listener = Listener::open(&socket_address(&self.tx.hello.address)?)?;
+        let address = &self.tx.hello.address;
+        let listener = Listener::open(&socket_address(address)?).inspect_err(|reason| {
+            let text = ShmAddresses.text(address);
+            match *reason {
+                Errno::EADDRINUSE => fabric_core::warn_few!(
+                    NAME,
+                    Subsys::EpCtrl,
+                    "another endpoint of this user has the address {text}"
+                ),
+                reason => fabric_core::warn_few!(
+                    NAME,
+                    Subsys::EpCtrl,
+                    "cannot listen at {text}: {}",
+                    shortage::explained(reason)
+                ),
+            }
+        })?;
         self.sockets.add(listener.as_fd(), LISTENER)?;
         self.listener = Some(listener);
         if sleeps {
@@ -174,7 +220,7 @@ impl Wire for ShmWire {
     }
 
     fn address(&self, peer: PeerId) -> &[u8] {
-        self.tx.peers.get(peer as usize).map_or(&[], |state| &state.address)
+        self.tx.address(peer)
     }
 
     fn is_crowded(&self) -> bool {

@@ -206,6 +206,15 @@ fn nobody_is_there() {
     Program::new("lifetimes").run(&["nobody"]);
 }
 
+/// Who cannot be reached, and what is no address, is told once with the reason.
+#[test]
+fn the_log_says_why_a_peer_is_not_reached() {
+    let program = Program::new("unreached");
+    for case in ["nobody", "other-user", "descriptors", "names"] {
+        program.run(&[case]);
+    }
+}
+
 /// Four threads use one endpoint for everything at once.
 #[test]
 fn threads_share_an_endpoint() {

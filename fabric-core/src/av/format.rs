@@ -1,6 +1,6 @@
 //! SETUP. What an address vector must know about addresses.
 
-use crate::Result;
+use crate::{Result, discovery::format_name};
 
 /// Bytes of an address that begins with this family; `None` for an unknown one.
 pub type FamilyLen = fn(u16) -> Option<usize>;
@@ -17,6 +17,12 @@ pub trait AddressFormat: Send + Sync {
     /// Padding and unused bits are dropped. `EINVAL` for what is no address of this format.
     fn parse(&self, bytes: &[u8]) -> Result<(Box<[u8]>, usize)>;
 
+    /// Why these bytes are no address, in words that say what would be one.
+    fn fault(&self, bytes: &[u8]) -> String {
+        let _ = bytes;
+        format!("expected an address in the format {}", format_name(self.addr_format()))
+    }
+
     /// The canonical address as text (`fi_av_straddr`).
     fn text(&self, canonical: &[u8]) -> String;
 
@@ -29,6 +35,7 @@ pub trait AddressFormat: Send + Sync {
         None
     }
 
-    /// The canonical address of a node and service, as far as the format can name any.
+    /// The canonical address of a node and service, as far as the format can name any. Why it cannot
+    /// is in the log.
     fn service_address(&self, node: Option<&str>, service: Option<&str>) -> Result<Box<[u8]>>;
 }

@@ -81,6 +81,17 @@ fn text_addresses() {
 }
 
 #[test]
+fn refused_addresses_are_shown_as_far_as_a_line_has_room() {
+    let text = Av::open(AvType::Table, 0, Flags::empty(), &Text).unwrap();
+    assert_eq!(text.shown(b"a \n\0rest"), r#""a \n""#);
+    assert!(text.shown(&[b'x'; 300]).len() < 120);
+    assert_eq!(text.shown(b""), r#""""#);
+    let bytes = open(Flags::empty());
+    assert_eq!(bytes.shown(&[2, 0, 0x1f]), "[02 00 1f]");
+    assert!(bytes.format().fault(&[]).contains("FI_SOCKADDR_IN"));
+}
+
+#[test]
 fn indices_out_of_range() {
     let av = open(Flags::empty());
     av.insert(&padded(1, 0), None).unwrap();

@@ -126,7 +126,7 @@ impl<L: Lock> Core<L> {
                 }
                 Err(Refused::Again) => {}
                 Err(Refused::Down(reason)) => {
-                    self.fail_post(&op.meta, kind, reason);
+                    self.fail_post(&op.meta, kind, reason, tx.address(peer));
                     return Ok(());
                 }
             }
@@ -197,6 +197,7 @@ impl<L: Lock> Core<L> {
     /// room, to be called again. An operation that cannot be carried out is finished with an error.
     fn start<T: WireTx>(&mut self, tx: &mut T, handle: Handle) -> Result<(), Refused> {
         let Some(op) = self.ops.get(handle) else { return Ok(()) };
+        let peer = op.peer;
         let emitted = match op.kind {
             TxKind::Send { tagged, tag } => self.start_send(tx, handle, tagged, tag),
             TxKind::Write => self.start_write(tx, handle),
@@ -210,7 +211,7 @@ impl<L: Lock> Core<L> {
             }
             Err(Refused::Again) => Err(Refused::Again),
             Err(Refused::Down(reason)) => {
-                self.finish(handle, Err(reason));
+                self.fail(handle, reason, tx.address(peer));
                 Ok(())
             }
         }
@@ -306,7 +307,27 @@ impl<L: Lock> Core<L> {
 
     /// Ends an operation, exactly once, and tells its owner. `Ok` carries the bytes moved.
     pub(crate) fn finish(&mut self, handle: Handle, outcome: Result<usize>) {
-        let Some(op) = self.ops.remove(handle) else { return };
+        match outcome {
+            Ok(bytes) => {
+                let Some(op) = self.take(handle) else { return };
+                self.report.sent(&op.interest, op.kind.flags(), bytes);
+            }
+            Err(reason) => self.fail(handle, reason, &[]),
+        }
+    }
+
+    /// Ends an operation with an error. `address` is that of a peer that is not there.
+    #[cold]
+    fn fail(&mut self, handle: Handle, reason: Errno, address: &[u8]) {
+        let Some(op) = self.take(handle) else { return };
+        let entry =
+            Entry { src: self.source(op.peer), ..Entry::new(op.interest.context, op.kind.flags()) };
+        self.report.send_failed(CqError::new(entry, reason).data(address));
+    }
+
+    /// Removes an operation and all that counts it.
+    fn take(&mut self, handle: Handle) -> Option<TxOp> {
+        let op = self.ops.remove(handle)?;
         self.queued -= usize::from(op.queued);
         if op.started {
             let state = self.peer_mut(op.peer);
@@ -319,23 +340,14 @@ impl<L: Lock> Core<L> {
                 _ => {}
             }
         }
-        match outcome {
-            Ok(bytes) => self.report.sent(&op.interest, op.kind.flags(), bytes),
-            Err(reason) => {
-                let entry = Entry {
-                    src: self.source(op.peer),
-                    ..Entry::new(op.interest.context, op.kind.flags())
-                };
-                self.report.send_failed(CqError::new(entry, reason));
-            }
-        }
+        Some(op)
     }
 
     /// Reports the failure of an operation that was accepted and never got an entry of its own.
     #[cold]
-    fn fail_post(&mut self, meta: &TxMeta, kind: TxKind, reason: Errno) {
+    fn fail_post(&mut self, meta: &TxMeta, kind: TxKind, reason: Errno, address: &[u8]) {
         let entry = Entry { src: meta.dest, ..Entry::new(meta.context, kind.flags()) };
-        self.report.send_failed(CqError::new(entry, reason));
+        self.report.send_failed(CqError::new(entry, reason).data(address));
     }
 
     /// The peer says that an operation is over.

@@ -11,6 +11,7 @@ use fabric_core::{
     Errno, Result,
     attr::addr_format,
     av::{AddressFormat, FamilyLen},
+    log::Subsys,
 };
 
 /// Longest text that is taken for an address, terminator included.
@@ -64,6 +65,11 @@ impl Addresses {
                 let family = unsafe { self.next.cast::<u16>().read_unaligned() };
                 let Some(len) = len(family) else {
                     self.lost = true;
+                    fabric_core::warn_few!(
+                        "core",
+                        Subsys::Av,
+                        "an address of the unknown family {family}; it and all behind it are refused"
+                    );
                     return Err(Errno::EINVAL);
                 };
                 len
@@ -73,6 +79,12 @@ impl Addresses {
                 let text = unsafe { libc::strnlen(self.next.cast::<c_char>(), MAX_TEXT) };
                 if text == MAX_TEXT {
                     self.lost = true;
+                    fabric_core::warn_few!(
+                        "core",
+                        Subsys::Av,
+                        "an address of {MAX_TEXT} or more bytes without a final NUL; it and all \
+                         behind it are refused"
+                    );
                     return Err(Errno::EINVAL);
                 }
                 text + 1

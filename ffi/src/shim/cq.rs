@@ -18,7 +18,7 @@ use fabric_core::{
 };
 
 use super::{
-    error::{self, strerror},
+    error::{self, words},
     no_flags,
     payload::{CqObject, DomainObject},
     signed, table, wait,
@@ -72,7 +72,7 @@ impl<E: Endpoint, F: Format> Tables<E, F> {
         sread: sread::<E, F>,
         sreadfrom: sreadfrom::<E, F>,
         signal: signal::<E>,
-        strerror: strerror::<fid_cq>,
+        strerror: words::<E>,
         ..fi_ops_cq::UNSUPPORTED
     };
 }

@@ -9,9 +9,11 @@ use std::{
 
 use fabric_core::{
     Errno, Result,
+    log::Subsys,
     matching::PeerId,
     mem::Buffers,
     ring::{Geometry, Producer, PushError},
+    shortage,
     wire::{Head, Refused, Source, WireTx},
 };
 
@@ -20,7 +22,9 @@ use crate::{
     address::socket_address,
     copy,
     link::{Hello, Link},
+    offer::NAME,
     segment::{LEAST_HOT, Segment, cold, hot},
+    unreached,
 };
 
 /// Payload bytes of one packet at most, so that a large transfer's two copies overlap.
@@ -86,6 +90,8 @@ pub(crate) struct TxPeer {
     /// say so, if there is room for it.
     crowded: bool,
     copies: Copies,
+    /// The log knows that it cannot be reached.
+    told: bool,
 }
 
 impl TxPeer {
@@ -93,9 +99,10 @@ impl TxPeer {
         Self { address, ..Self::default() }
     }
 
-    /// Back to the state before first contact; the address stays.
+    /// Back to the state before first contact; the address stays, and what has been told of it.
     fn reset(&mut self) {
-        *self = Self { address: std::mem::take(&mut self.address), ..Self::default() };
+        let address = std::mem::take(&mut self.address);
+        *self = Self { address, told: self.told, ..Self::default() };
     }
 
     /// Nothing has been set up.
@@ -106,6 +113,20 @@ impl TxPeer {
     fn wake(&self) {
         if let Some(link) = &self.link {
             link.ring_bell();
+        }
+    }
+
+    /// Tells the log why this peer is not reached, once until it is.
+    fn tell_of(&mut self, why: impl FnOnce(&[u8]) -> String) {
+        if !std::mem::replace(&mut self.told, true) {
+            let address = String::from_utf8_lossy(&self.address);
+            let address = address.trim_end_matches('\0');
+            fabric_core::warn_few!(
+                NAME,
+                Subsys::EpCtrl,
+                "{address} cannot be reached: {}",
+                why(&self.address)
+            );
         }
     }
 }
@@ -177,7 +198,10 @@ impl ShmTx {
                 self.keep_to_share(peer);
                 self.hand_over(peer)
             }
-            Err(reason) => Err(Refused::Down(reason)),
+            Err(reason) => {
+                state.tell_of(|_| format!("no ring can be made: {}", shortage::explained(reason)));
+                Err(Refused::Down(reason))
+            }
         };
         match handed_over {
             // It has sent us something, perhaps waits for an answer, and must hear that none comes.
@@ -207,6 +231,7 @@ impl ShmTx {
         match link.give_ring(fd.as_fd(), ring.segment.geometry()) {
             Ok(()) => {
                 state.ring = state.offered.take().map(|(ring, _)| ring);
+                state.told = false;
                 Ok(())
             }
             Err(reason) => Err(self.postponed(peer, reason)),
@@ -217,6 +242,9 @@ impl ShmTx {
     /// their way; anything else is the end.
     fn postponed(&mut self, peer: PeerId, reason: Errno) -> Refused {
         if reason != Errno::EAGAIN && reason != Errno::new(libc::ETOOMANYREFS) {
+            if let Some(state) = self.peer(peer) {
+                state.tell_of(|address| format!("{reason}: {}", unreached::cause(address, reason)));
+            }
             return Refused::Down(reason);
         }
         if !self.retry.contains(&peer) {
@@ -334,6 +362,10 @@ fn is_hot(segment: &Segment) -> bool {
 }
 
 impl WireTx for ShmTx {
+    fn address(&self, peer: PeerId) -> &[u8] {
+        self.peers.get(peer as usize).map_or(&[], |state| &state.address)
+    }
+
     #[inline]
     fn try_emit(&mut self, peer: PeerId, head: Head, source: &Source<'_>) -> Result<(), Refused> {
         let mut state = self.peers.get_mut(peer as usize).ok_or(Refused::Down(Errno::EINVAL))?;

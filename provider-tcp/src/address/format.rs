@@ -4,6 +4,7 @@ use fabric_core::{
     Errno, Result,
     attr::addr_format,
     av::{AddressFormat, FamilyLen},
+    log::Subsys,
 };
 
 use super::{Family, Names, SocketAddress, resolve};
@@ -41,6 +42,16 @@ impl AddressFormat for SocketAddresses {
         Ok((address.canonical().to_bytes().into(), address.family().address_len()))
     }
 
+    fn fault(&self, bytes: &[u8]) -> String {
+        let sizes = match self.0 {
+            Some(Family::Ipv4) => "a struct sockaddr_in",
+            Some(Family::Ipv6) => "a struct sockaddr_in6",
+            None => "a struct sockaddr_in or sockaddr_in6",
+        };
+        let family = bytes.first_chunk().map_or(0, |family| u16::from_ne_bytes(*family));
+        format!("its family is {family}; expected {sizes} (fi_av_insertsvc takes names)")
+    }
+
     fn text(&self, canonical: &[u8]) -> String {
         SocketAddress::parse(canonical).map(|address| address.to_string()).unwrap_or_default()
     }
@@ -60,7 +71,10 @@ impl AddressFormat for SocketAddresses {
             return Err(Errno::EINVAL);
         }
         let names = Names { node, service, family: self.0, ..Names::default() };
-        let found = resolve(&names).map_err(|unresolved| unresolved.errno())?;
+        let found = resolve(&names).map_err(|unresolved| {
+            fabric_core::warn_few!("tcp", Subsys::Av, "{unresolved}");
+            unresolved.errno()
+        })?;
         let first = found.first().ok_or(Errno::EADDRNOTAVAIL)?;
         Ok(first.canonical().to_bytes().into())
     }

@@ -295,3 +295,20 @@ fn a_peer_that_ends_completes_everything() {
     assert_eq!(b.received()[0].ok().context, 4);
     nodes.iter().for_each(Node::assert_idle);
 }
+
+#[test]
+fn what_is_posted_to_a_peer_that_is_not_there_names_it() {
+    let (shared, mut a, mut b) = pair(Script::default());
+    shared.net().cut(0, 1, Errno::ECONNRESET);
+    let mut bytes = [1u8; 8];
+    a.tsend(1, 1, 5, &mut bytes);
+    a.tsend(1, 2, 5, &mut vec![0; 1 << 20]);
+    let sent = a.sent();
+    assert_eq!(sent.len(), 2);
+    for done in sent {
+        assert_eq!(done.err().err, Errno::ECONNRESET);
+        assert_eq!(*done.err().err_data, wire::address(1));
+    }
+    settle(&mut [&mut a, &mut b]);
+    idle(&[&a, &b]);
+}

@@ -132,6 +132,7 @@ pub(super) fn address(n: PeerId) -> [u8; 4] {
 pub(crate) struct TestTx {
     shared: Shared,
     me: PeerId,
+    addresses: Vec<[u8; 4]>,
 }
 
 #[derive(Debug)]
@@ -147,15 +148,14 @@ pub(crate) struct TestRx {
 pub(crate) struct TestWire {
     tx: TestTx,
     rx: TestRx,
-    addresses: Vec<[u8; 4]>,
 }
 
 impl TestWire {
     pub(super) fn new(shared: &Shared, me: PeerId, nodes: PeerId) -> Self {
+        let addresses = (0..nodes).map(address).collect();
         Self {
-            tx: TestTx { shared: shared.clone(), me },
+            tx: TestTx { shared: shared.clone(), me, addresses },
             rx: TestRx { shared: shared.clone(), me, current: HashMap::new(), next: 0 },
-            addresses: (0..nodes).map(address).collect(),
         }
     }
 }
@@ -198,6 +198,10 @@ impl TestTx {
 }
 
 impl WireTx for TestTx {
+    fn address(&self, peer: PeerId) -> &[u8] {
+        &self.addresses[peer as usize]
+    }
+
     fn try_emit(&mut self, peer: PeerId, head: Head, source: &Source<'_>) -> Result<(), Refused> {
         let max = self.max_payload(peer);
         let mut net = self.shared.net();
@@ -346,12 +350,12 @@ impl Wire for TestWire {
     fn close(&mut self) {}
 
     fn peer(&mut self, address: &[u8]) -> Result<PeerId> {
-        let known = self.addresses.iter().position(|other| other == address);
+        let known = self.tx.addresses.iter().position(|other| other == address);
         known.map(|at| at as PeerId).ok_or(Errno::EHOSTUNREACH)
     }
 
     fn address(&self, peer: PeerId) -> &[u8] {
-        &self.addresses[peer as usize]
+        self.tx.address(peer)
     }
 
     fn poll_event(&mut self, _now: bool) -> Option<Event> {
