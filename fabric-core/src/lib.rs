@@ -19,6 +19,7 @@ pub mod errno;
 pub mod flags;
 pub mod fork;
 pub mod inbox;
+pub mod inet;
 pub mod lock;
 pub mod log;
 pub mod matching;

@@ -1,6 +1,5 @@
 //! Percale over TCP sockets: connected endpoints and reliable datagrams, on upstream's wire.
 
-pub mod address;
 pub mod endpoint;
 mod engine;
 pub mod frame;
@@ -11,6 +10,9 @@ pub mod passive;
 mod settings;
 pub mod shared;
 pub mod streams;
+
+/// Addresses are those of every provider over IP.
+pub use fabric_core::inet as address;
 
 pub use endpoint::TcpEndpoint;
 pub use passive::TcpPassive;

@@ -17,9 +17,7 @@ use fabric_core::{
     mem::Buffers,
     mr::{MrRequest, Region},
     op::RmaIov,
-    rdm_over_msg::{
-        Access, Address, Event, MsgRdmEndpoint, Sent, Token, Transport, packet::Ranges,
-    },
+    rdm_over_msg::{Access, Event, MsgRdmEndpoint, Sent, Token, Transport, packet::Ranges},
     slab::Handle,
 };
 
@@ -51,42 +49,6 @@ pub struct Exposure(Vec<Arc<Region>>);
 impl<L: Lock> fmt::Debug for Streams<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Streams").field("engine", &self.engine).finish_non_exhaustive()
-    }
-}
-
-impl Address for SocketAddress {
-    fn parse(bytes: &[u8]) -> Result<Self> {
-        Self::parse(bytes)
-    }
-
-    fn to_bytes(&self) -> Vec<u8> {
-        Self::to_bytes(*self)
-    }
-
-    fn port(&self) -> u16 {
-        Self::port(*self)
-    }
-
-    fn with_port(self, port: u16) -> Self {
-        Self::with_port(self, port)
-    }
-
-    fn canonical(self) -> Self {
-        Self::canonical(self)
-    }
-
-    /// The interface of a link-local address is a number of the host that has told it; a link-local
-    /// endpoint has peers at its own link only.
-    fn seen_from(self, local: Self) -> Self {
-        if local.is_link_local() && self.is_link_local() {
-            self.with_scope(local.scope())
-        } else {
-            self
-        }
-    }
-
-    fn contest(self, other: Self) -> std::cmp::Ordering {
-        Self::contest(self, other)
     }
 }
 

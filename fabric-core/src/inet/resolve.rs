@@ -8,7 +8,7 @@ use std::{
     net::{IpAddr, Ipv6Addr, SocketAddrV6, ToSocketAddrs},
 };
 
-use fabric_core::Errno;
+use crate::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
 use super::{Family, IPV4_SCHEME, IPV6_SCHEME, SocketAddress};

@@ -1,4 +1,4 @@
-use fabric_core::av::{AddressFormat, Av};
+use crate::av::{AddressFormat, Av};
 use proptest::prelude::*;
 
 use super::*;

@@ -1,12 +1,14 @@
-//! SETUP. Addresses: IPv4 and IPv6 socket addresses, as bytes of C, as text, and from names.
+//! SETUP. Addresses of providers that run over IP: IPv4 and IPv6 socket addresses, as bytes of C, as
+//! text, and from names.
 
 mod format;
+mod peer;
 mod resolve;
 
 use core::{cmp::Ordering, fmt};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-use fabric_core::{Errno, Result, attr::addr_format};
+use crate::{Errno, Result, attr::addr_format};
 
 pub use format::{EITHER, SocketAddresses, addresses};
 pub use resolve::{Names, Unresolved, resolve};

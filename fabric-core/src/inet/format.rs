@@ -1,6 +1,6 @@
 //! SETUP. The formats of address vectors.
 
-use fabric_core::{
+use crate::{
     Errno, Result,
     attr::addr_format,
     av::{AddressFormat, FamilyLen},
@@ -72,7 +72,7 @@ impl AddressFormat for SocketAddresses {
         }
         let names = Names { node, service, family: self.0, ..Names::default() };
         let found = resolve(&names).map_err(|unresolved| {
-            fabric_core::warn_few!("tcp", Subsys::Av, "{unresolved}");
+            crate::warn_few!("core", Subsys::Av, "{unresolved}");
             unresolved.errno()
         })?;
         let first = found.first().ok_or(Errno::EADDRNOTAVAIL)?;
