@@ -18,7 +18,7 @@ use crate::{
     eq::{EventQueue, RequestHandle},
     flags::Flags,
     lock::Lock,
-    op::{AtomicOp, RecvOp, RmaOp, SendOp},
+    op::{AtomicOp, Descs, RecvOp, RmaOp, SendOp},
 };
 pub use passive::PassiveEndpoint;
 pub use shared_receive::{NoSharedReceive, SharedReceive};
@@ -37,6 +37,9 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
     type Lock: Lock;
     /// What several endpoints may receive from; [`NoSharedReceive`] if there is no such thing.
     type SharedReceive: SharedReceive;
+    /// A device moves operations forward while the application does something else: automatic
+    /// progress takes no thread.
+    const AUTONOMOUS: bool = false;
 
     /// Opens an endpoint that is not yet enabled. `context` is the application's.
     ///
@@ -140,6 +143,37 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
     /// # Safety
     /// As for [`Endpoint::send`].
     unsafe fn rma(&self, op: &RmaOp<'_>) -> Result<()>;
+    /// [`Endpoint::send`] from memory that is registered as `descs` say. Endpoints that register
+    /// nothing have no use for that.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send`]. Descriptors are checked, or numbers that only a device looks at.
+    #[inline]
+    unsafe fn send_registered(&self, op: &SendOp<'_>, descs: Descs<'_>) -> Result<()> {
+        let _ = descs;
+        // SAFETY: this function's own contract.
+        unsafe { self.send(op) }
+    }
+    /// [`Endpoint::recv`] into registered memory.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send_registered`].
+    #[inline]
+    unsafe fn recv_registered(&self, op: &RecvOp<'_>, descs: Descs<'_>) -> Result<()> {
+        let _ = descs;
+        // SAFETY: this function's own contract.
+        unsafe { self.recv(op) }
+    }
+    /// [`Endpoint::rma`] with registered local memory.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send_registered`].
+    #[inline]
+    unsafe fn rma_registered(&self, op: &RmaOp<'_>, descs: Descs<'_>) -> Result<()> {
+        let _ = descs;
+        // SAFETY: this function's own contract.
+        unsafe { self.rma(op) }
+    }
     /// Posts an atomic operation.
     ///
     /// # Safety

@@ -234,7 +234,7 @@ impl<E: Endpoint> Bindings<E> {
             rx: bound.rx.as_ref().map(binding),
             sleeps,
         })?;
-        if self.domain.auto_progress() {
+        if self.domain.auto_progress() && !E::AUTONOMOUS {
             bound.auto = Some(AutoProgress::start(endpoint)?);
         }
         bound.state = State::Enabled;

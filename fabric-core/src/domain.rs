@@ -10,7 +10,7 @@ use crate::{
     Errno, Result,
     attr::{DomainAttr, Info, Progress, Threading, Version},
     flags::Flags,
-    mr::MrTable,
+    mr::{MrTable, Registrar},
 };
 
 /// An open domain.
@@ -33,9 +33,22 @@ impl fmt::Debug for Domain {
 impl Domain {
     /// Opens a domain with the attributes of a discovered [`Info`].
     pub fn open(info: &Info) -> Result<Arc<Self>> {
+        Self::with(info, None)
+    }
+
+    /// The same where a device registers the memory.
+    pub fn open_on(info: &Info, device: Arc<dyn Registrar>) -> Result<Arc<Self>> {
+        Self::with(info, Some(device))
+    }
+
+    fn with(info: &Info, device: Option<Arc<dyn Registrar>>) -> Result<Arc<Self>> {
         let attr = info.domain.clone().ok_or(Errno::EINVAL)?;
         let api_version = info.fabric.as_ref().map_or(Version(0), |fabric| fabric.api_version);
-        let regions = Arc::new(MrTable::new(attr.mr_mode).limited_to(attr.mr_iov_limit));
+        let table = MrTable::new(attr.mr_mode).limited_to(attr.mr_iov_limit);
+        let regions = Arc::new(match device {
+            Some(device) => table.on(device),
+            None => table,
+        });
         Ok(Arc::new(Self {
             attr,
             caps: info.caps,

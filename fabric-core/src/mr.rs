@@ -26,6 +26,7 @@
 
 mod probe;
 mod region;
+mod registrar;
 
 use core::{
     fmt,
@@ -42,6 +43,7 @@ use crate::{
     op::IoVec,
 };
 pub use region::{Pieces, Region, RemoteWriteEvent, Resolved};
+pub use registrar::{Registered, Registrar};
 
 /// Pieces of memory in one region (`mr_iov_limit`).
 pub const IOV_LIMIT: usize = 4;
@@ -84,6 +86,8 @@ pub struct MrTable {
     /// Most pieces in one region.
     limit: usize,
     regions: RwLock<Regions>,
+    /// A device that has to know the regions, and names them.
+    device: Option<Arc<dyn Registrar>>,
 }
 
 type Regions = HashMap<u64, Arc<Region>, BuildHasherDefault<KeyHasher>>;
@@ -97,7 +101,7 @@ impl MrTable {
         } else {
             mode
         };
-        Self { mode, limit: IOV_LIMIT, regions: RwLock::default() }
+        Self { mode, limit: IOV_LIMIT, regions: RwLock::default(), device: None }
     }
 
     /// The same with regions of at most `limit` pieces; zero leaves [`IOV_LIMIT`].
@@ -107,11 +111,18 @@ impl MrTable {
         Self { limit, ..self }
     }
 
+    /// The same with regions of a device, which serves peers by itself.
+    #[must_use]
+    pub fn on(self, device: Arc<dyn Registrar>) -> Self {
+        Self { device: Some(device), ..self }
+    }
+
     /// Registers memory. The region ends with [`MrTable::close`], not with the last `Arc`.
     ///
     /// With `PROV_KEY` the key is 64 random bits of the operating system, so that a peer reaches
     /// only what it was told about; else it is the requested one. A region waits for
     /// [`Region::enable`] if the domain's mode has `ENDPOINT`, or `RMA_EVENT` and so has `flags`.
+    /// A device chooses the keys of its own regions, and has reasons of its own to refuse.
     pub fn register(&self, request: &MrRequest<'_>) -> Result<Arc<Region>> {
         if request.offset != 0 || !ACCESS.contains(request.access) || request.iov.len() > self.limit
         {
@@ -121,6 +132,15 @@ impl MrTable {
             return Err(Errno::EBADFLAGS);
         }
         let pieces = Pieces::of_region(request.iov)?;
+        if let Some(device) = &self.device {
+            // The system call is made without the lock.
+            let registered = device.register(request)?;
+            let key = registered.key;
+            let region = Arc::new(Region::new(self.mode, key, pieces, request).on(registered));
+            // No other region has the key: one that is ended leaves the table before the device.
+            self.write().insert(key, region.clone());
+            return Ok(region);
+        }
 
         let mut regions = self.write();
         let mut key = request.requested_key;

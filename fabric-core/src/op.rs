@@ -3,6 +3,8 @@
 //! Buffers are raw addresses, because the memory stays the application's: it promises, by posting,
 //! that the bytes stay valid until the operation completes (`fi_msg(3)`).
 
+use core::marker::PhantomData;
+
 use crate::{completion::Interest, flags::Flags};
 
 /// `FI_ADDR_UNSPEC` and `FI_ADDR_NOTAVAIL`: no peer, any peer, unknown peer.
@@ -27,6 +29,49 @@ impl IoVec {
 unsafe impl Send for IoVec {}
 // SAFETY: as above, sharing the description does not touch the memory.
 unsafe impl Sync for IoVec {}
+
+/// Where the pieces of local memory are registered: the descriptor ([`Region::descriptor`]) of each
+/// piece's region, in order. Pieces beyond the list, and zeros, have none.
+///
+/// [`Region::descriptor`]: crate::mr::Region::descriptor
+#[derive(Clone, Copy, Debug)]
+pub struct Descs<'a> {
+    first: *const usize,
+    count: usize,
+    list: PhantomData<&'a [usize]>,
+}
+
+impl<'a> Descs<'a> {
+    /// Nothing is registered.
+    pub const NONE: Self = Self::new(&[]);
+
+    /// The descriptors in a list.
+    #[inline]
+    pub const fn new(list: &'a [usize]) -> Self {
+        Self { first: list.as_ptr(), count: list.len(), list: PhantomData }
+    }
+
+    /// The descriptors in an array of the application's, which nobody looks at where nothing has to
+    /// be registered; null is none.
+    ///
+    /// # Safety
+    /// Where the endpoint's domain asks for registered local memory (`MrMode::LOCAL`), `first` is null
+    /// or readable for `count` words while the value lives.
+    #[inline]
+    pub const unsafe fn from_raw(first: *const usize, count: usize) -> Self {
+        Self { first, count: if first.is_null() { 0 } else { count }, list: PhantomData }
+    }
+
+    /// The descriptor of a piece, zero if it has none. For endpoints that need it only.
+    #[inline]
+    pub fn of(&self, piece: usize) -> usize {
+        if piece >= self.count {
+            return 0;
+        }
+        // SAFETY: inside the array, which is readable by the constructors' contracts.
+        unsafe { self.first.add(piece).read_unaligned() }
+    }
+}
 
 /// One piece of remote memory; the layout of `struct fi_rma_iov`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

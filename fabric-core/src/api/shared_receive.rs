@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::{Errno, Result, attr::RxAttr, domain::Domain, op::RecvOp};
+use crate::{
+    Errno, Result,
+    attr::RxAttr,
+    domain::Domain,
+    op::{Descs, RecvOp},
+};
 
 /// A receive context that several endpoints take their receives from (`fi_srx_context(3)`).
 ///
@@ -19,6 +24,17 @@ pub trait SharedReceive: Sized + Send + Sync + 'static {
     /// The memory that `op` describes is valid for the operation's accesses until it completes or
     /// the context is closed.
     unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<()>;
+    /// The same into memory that is registered as `descs` say.
+    ///
+    /// # Safety
+    /// As for [`SharedReceive::recv`]. Descriptors are checked, or numbers that only a device looks
+    /// at.
+    #[inline]
+    unsafe fn recv_registered(&self, op: &RecvOp<'_>, descs: Descs<'_>) -> Result<()> {
+        let _ = descs;
+        // SAFETY: this function's own contract.
+        unsafe { self.recv(op) }
+    }
     /// Cancels the receive with this context, if it is still waiting; `Ok` either way.
     fn cancel(&self, context: usize) -> Result<()>;
 

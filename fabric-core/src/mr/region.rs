@@ -4,9 +4,9 @@ use core::{
     fmt,
     sync::atomic::{AtomicBool, AtomicU64, Ordering, fence},
 };
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::{IOV_LIMIT, KEY_SIZE, MrRequest, probe, raw_key};
+use super::{IOV_LIMIT, KEY_SIZE, MrRequest, Registered, probe, raw_key};
 use crate::{
     Errno, Result, atomic,
     flags::{Flags, MrMode},
@@ -40,6 +40,8 @@ pub struct Region {
     /// Unlike that of any other region of this process, and zero once closed.
     seal: AtomicU64,
     events: OnceLock<Arc<dyn RemoteWriteEvent>>,
+    /// What a device keeps of it, until it is closed.
+    registered: Mutex<Option<Registered>>,
 }
 
 impl Region {
@@ -55,9 +57,23 @@ impl Region {
             enabled: AtomicBool::new(false),
             seal: AtomicU64::new(SEALS.fetch_add(1, Ordering::Relaxed)),
             events: OnceLock::new(),
+            registered: Mutex::new(None),
         };
         *region.enabled.get_mut() = !region.waits_for_enable();
         region
+    }
+
+    /// The same, known to a device.
+    pub(super) fn on(mut self, registered: Registered) -> Self {
+        self.registered = Mutex::new(Some(registered));
+        self
+    }
+
+    /// What operations on local memory in this region name it by (`fi_mr_desc`), never zero.
+    pub fn descriptor(&self) -> usize {
+        let registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where nobody looks at it, anything but null will do.
+        registered.as_ref().map_or(1, |registered| registered.descriptor)
     }
 
     /// The key that peers use.
@@ -144,6 +160,8 @@ impl Region {
         // Before whatever the owner does with its memory from here on: who sees that, and looks at
         // the seal behind a fence of its own, sees it broken.
         fence(Ordering::SeqCst);
+        let registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(registered);
     }
 
     pub(super) fn resolve(self: &Arc<Self>, addr: u64, len: u64, need: Flags) -> Result<Resolved> {

@@ -260,3 +260,50 @@ proptest! {
         }
     }
 }
+
+/// A device with keys of its own, that counts its registrations.
+#[derive(Debug, Default)]
+struct Device(Arc<std::sync::atomic::AtomicUsize>);
+
+struct Held(Arc<std::sync::atomic::AtomicUsize>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Registrar for Device {
+    fn register(&self, request: &MrRequest<'_>) -> Result<Registered> {
+        if request.access.contains(Flags::REMOTE_READ) {
+            return Err(Errno::ENOMEM);
+        }
+        let before = self.0.fetch_add(1, Ordering::Relaxed) as u64;
+        let hold = Box::new(Held(self.0.clone()));
+        Ok(Registered { key: 0x100 + before, descriptor: 7, hold })
+    }
+}
+
+#[test]
+fn a_device_names_its_regions_and_lets_go_of_them() {
+    let device = Device::default();
+    let held = device.0.clone();
+    let table = MrTable::new(MrMode::PROV_KEY | MrMode::VIRT_ADDR).on(Arc::new(device));
+    let memory = [0u8; 16];
+    let iov = [IoVec { base: memory.as_ptr().cast_mut(), len: memory.len() }];
+    let request = |access| MrRequest {
+        iov: &iov,
+        access,
+        requested_key: 5,
+        offset: 0,
+        flags: Flags::empty(),
+        context: 0,
+    };
+    let region = table.register(&request(Flags::SEND)).unwrap();
+    assert_eq!((region.key(), region.descriptor(), table.len()), (0x100, 7, 1));
+    assert_eq!(table.register(&request(Flags::REMOTE_READ)).unwrap_err(), Errno::ENOMEM);
+    assert_eq!(table.len(), 1, "what the device refuses leaves nothing behind");
+    table.close(&region).unwrap();
+    assert_eq!(held.load(Ordering::Relaxed), 0, "closing ends it, though the region lives on");
+    assert_eq!(table.close(&region).unwrap_err(), Errno::EINVAL);
+}

@@ -8,7 +8,7 @@ use fabric_core::{
     api::Endpoint,
     flags::Flags,
     mem::IOV_LIMIT,
-    op::{IoVec, RecvOp, RmaIov, TxMeta},
+    op::{Descs, IoVec, RecvOp, RmaIov, TxMeta},
 };
 
 use super::payload::EpObject;
@@ -40,8 +40,8 @@ pub(super) trait Receiver: CObject<Head = fid_ep> {
     /// Posts a receive.
     ///
     /// # Safety
-    /// As for [`Endpoint::recv`].
-    unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<()>;
+    /// As for [`Endpoint::recv_registered`].
+    unsafe fn recv(&self, op: &RecvOp<'_>, descs: Descs<'_>) -> Result<()>;
 }
 
 impl<E: Endpoint> Receiver for EpObject<E> {
@@ -51,9 +51,9 @@ impl<E: Endpoint> Receiver for EpObject<E> {
     }
 
     #[inline]
-    unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<()> {
+    unsafe fn recv(&self, op: &RecvOp<'_>, descs: Descs<'_>) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.ep.recv(op) }
+        unsafe { self.ep.recv_registered(op, descs) }
     }
 }
 
@@ -94,6 +94,37 @@ pub(super) unsafe fn pieces<'a>(iov: *const iovec, count: usize) -> Result<&'a [
     const { assert!(core::mem::offset_of!(iovec, iov_len) == core::mem::offset_of!(IoVec, len)) };
     // SAFETY: the caller's promise; the two structs have one layout.
     unsafe { array(iov.cast(), count) }
+}
+
+/// The local memory of an operation.
+#[derive(Clone, Copy)]
+pub(super) struct Local<'a> {
+    pub(super) iov: &'a [IoVec],
+    pub(super) descs: Descs<'a>,
+}
+
+impl<'a> Local<'a> {
+    /// Buffers with their descriptors.
+    #[inline]
+    pub(super) const fn new(iov: &'a [IoVec], descs: &'a [usize]) -> Self {
+        Self { iov, descs: Descs::new(descs) }
+    }
+
+    /// An array of local buffers, and of as many descriptors.
+    ///
+    /// # Safety
+    /// As for [`array`] and [`Descs::from_raw`].
+    #[inline]
+    pub(super) unsafe fn array(
+        iov: *const iovec,
+        desc: *const *mut c_void,
+        count: usize,
+    ) -> Result<Self> {
+        // SAFETY: the caller's promise.
+        let iov = unsafe { pieces(iov, count) }?;
+        // SAFETY: the caller's promise; the pointers are numbers here, which nothing follows.
+        Ok(Self { iov, descs: unsafe { Descs::from_raw(desc.cast(), count) } })
+    }
 }
 
 /// An array of remote buffers.

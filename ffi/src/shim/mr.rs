@@ -179,7 +179,7 @@ unsafe fn register<E: Endpoint>(fid: *mut fid, request: &MrRequest<'_>) -> Resul
     let raw = domain.attr().mr_mode.contains(MrMode::RAW);
     let head = fid_mr {
         // Opaque to the application, and to be passed with the buffers of this region.
-        mem_desc: Arc::as_ptr(&region).cast_mut().cast(),
+        mem_desc: core::ptr::without_provenance_mut(region.descriptor()),
         key: if raw { KEY_NOTAVAIL } else { region.key() },
         ..fid_mr::zeroed()
     };

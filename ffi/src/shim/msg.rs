@@ -6,12 +6,12 @@ use fabric_core::{
     Result,
     api::Endpoint,
     flags::Flags,
-    op::{IoVec, RecvOp, SendOp, TxMeta},
+    op::{RecvOp, SendOp, TxMeta},
 };
 
 use super::{
     args::{
-        Receiver, call, call_flags, inject as injected, message, piece, pieces, receive, transmit,
+        Local, Receiver, call, call_flags, inject as injected, message, piece, receive, transmit,
         with_data,
     },
     payload::EpObject,
@@ -63,23 +63,25 @@ pub(super) const fn without_buffer(flags: Flags) -> bool {
 #[inline]
 unsafe fn post_recv<T: Receiver>(
     target: &T,
-    iov: &[IoVec],
+    local: Local<'_>,
     src: fi_addr_t,
     context: *mut c_void,
     flags: Flags,
 ) -> Result<()> {
     let context = context.addr();
-    let op = RecvOp { iov, src, tagged: false, tag: 0, ignore: 0, context, flags };
+    let op = RecvOp { iov: local.iov, src, tagged: false, tag: 0, ignore: 0, context, flags };
     // SAFETY: the caller's promise.
-    unsafe { target.recv(&op) }
+    unsafe { target.recv(&op, local.descs) }
 }
 
 /// # Safety
 /// As for [`Endpoint::send`].
 #[inline]
-unsafe fn post_send<E: Endpoint>(ep: &E, iov: &[IoVec], meta: TxMeta) -> Result<()> {
+unsafe fn post_send<E: Endpoint>(ep: &E, local: Local<'_>, meta: TxMeta) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { ep.send(&SendOp { meta, iov, tagged: false, tag: 0 }) }
+    unsafe {
+        ep.send_registered(&SendOp { meta, iov: local.iov, tagged: false, tag: 0 }, local.descs)
+    }
 }
 
 // Every function below is called by C through a table of endpoints, or of shared receive contexts,
@@ -90,14 +92,20 @@ unsafe extern "C" fn recv<T: Receiver>(
     ep: *mut fid_ep,
     buf: *mut c_void,
     len: usize,
-    _desc: *mut c_void,
+    desc: *mut c_void,
     src_addr: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
     // SAFETY: C passes a receiver of this table.
     unsafe {
         receive(ep, |target: &T| {
-            post_recv(target, &[piece(buf, len)], src_addr, context, target.op_flags())
+            post_recv(
+                target,
+                Local::new(&[piece(buf, len)], &[desc.addr()]),
+                src_addr,
+                context,
+                target.op_flags(),
+            )
         })
     }
 }
@@ -105,7 +113,7 @@ unsafe extern "C" fn recv<T: Receiver>(
 unsafe extern "C" fn recvv<T: Receiver>(
     ep: *mut fid_ep,
     iov: *const iovec,
-    _desc: *mut *mut c_void,
+    desc: *mut *mut c_void,
     count: usize,
     src_addr: fi_addr_t,
     context: *mut c_void,
@@ -113,7 +121,7 @@ unsafe extern "C" fn recvv<T: Receiver>(
     // SAFETY: C passes a receiver of this table and a readable array.
     unsafe {
         receive(ep, |target: &T| {
-            post_recv(target, pieces(iov, count)?, src_addr, context, target.op_flags())
+            post_recv(target, Local::array(iov, desc, count)?, src_addr, context, target.op_flags())
         })
     }
 }
@@ -128,7 +136,13 @@ unsafe extern "C" fn recvmsg<T: Receiver>(
         receive(ep, |target: &T| {
             let (msg, flags) = (message(msg)?, call_flags(flags)?);
             let count = if without_buffer(flags) { 0 } else { msg.iov_count };
-            post_recv(target, pieces(msg.msg_iov, count)?, msg.addr, msg.context, flags)
+            post_recv(
+                target,
+                Local::array(msg.msg_iov, msg.desc, count)?,
+                msg.addr,
+                msg.context,
+                flags,
+            )
         })
     }
 }
@@ -137,14 +151,18 @@ unsafe extern "C" fn send<E: Endpoint>(
     ep: *mut fid_ep,
     buf: *const c_void,
     len: usize,
-    _desc: *mut c_void,
+    desc: *mut c_void,
     dest_addr: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
     // SAFETY: C passes an endpoint of this table.
     unsafe {
         call(ep, |ep: &E| {
-            post_send(ep, &[piece(buf, len)], transmit(dest_addr, context, ep.tx_op_flags()))
+            post_send(
+                ep,
+                Local::new(&[piece(buf, len)], &[desc.addr()]),
+                transmit(dest_addr, context, ep.tx_op_flags()),
+            )
         })
     }
 }
@@ -152,7 +170,7 @@ unsafe extern "C" fn send<E: Endpoint>(
 unsafe extern "C" fn sendv<E: Endpoint>(
     ep: *mut fid_ep,
     iov: *const iovec,
-    _desc: *mut *mut c_void,
+    desc: *mut *mut c_void,
     count: usize,
     dest_addr: fi_addr_t,
     context: *mut c_void,
@@ -160,7 +178,11 @@ unsafe extern "C" fn sendv<E: Endpoint>(
     // SAFETY: C passes an endpoint of this table and a readable array.
     unsafe {
         call(ep, |ep: &E| {
-            post_send(ep, pieces(iov, count)?, transmit(dest_addr, context, ep.tx_op_flags()))
+            post_send(
+                ep,
+                Local::array(iov, desc, count)?,
+                transmit(dest_addr, context, ep.tx_op_flags()),
+            )
         })
     }
 }
@@ -175,7 +197,11 @@ unsafe extern "C" fn sendmsg<E: Endpoint>(
         call(ep, |ep: &E| {
             let msg = message(msg)?;
             let meta = transmit(msg.addr, msg.context, call_flags(flags)?);
-            post_send(ep, pieces(msg.msg_iov, msg.iov_count)?, TxMeta { data: msg.data, ..meta })
+            post_send(
+                ep,
+                Local::array(msg.msg_iov, msg.desc, msg.iov_count)?,
+                TxMeta { data: msg.data, ..meta },
+            )
         })
     }
 }
@@ -188,7 +214,13 @@ unsafe extern "C" fn inject<E: Endpoint>(
 ) -> isize {
     // SAFETY: C passes an endpoint of this table.
     unsafe {
-        call(ep, |ep: &E| post_send(ep, &[piece(buf, len)], injected(dest_addr, ep.tx_op_flags())))
+        call(ep, |ep: &E| {
+            post_send(
+                ep,
+                Local::new(&[piece(buf, len)], &[]),
+                injected(dest_addr, ep.tx_op_flags()),
+            )
+        })
     }
 }
 
@@ -196,7 +228,7 @@ unsafe extern "C" fn senddata<E: Endpoint>(
     ep: *mut fid_ep,
     buf: *const c_void,
     len: usize,
-    _desc: *mut c_void,
+    desc: *mut c_void,
     data: u64,
     dest_addr: fi_addr_t,
     context: *mut c_void,
@@ -205,7 +237,7 @@ unsafe extern "C" fn senddata<E: Endpoint>(
     unsafe {
         call(ep, |ep: &E| {
             let meta = transmit(dest_addr, context, ep.tx_op_flags());
-            post_send(ep, &[piece(buf, len)], with_data(meta, data))
+            post_send(ep, Local::new(&[piece(buf, len)], &[desc.addr()]), with_data(meta, data))
         })
     }
 }
@@ -221,7 +253,7 @@ unsafe extern "C" fn injectdata<E: Endpoint>(
     unsafe {
         call(ep, |ep: &E| {
             let meta = injected(dest_addr, ep.tx_op_flags());
-            post_send(ep, &[piece(buf, len)], with_data(meta, data))
+            post_send(ep, Local::new(&[piece(buf, len)], &[]), with_data(meta, data))
         })
     }
 }

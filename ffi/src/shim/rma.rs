@@ -5,12 +5,11 @@ use core::ffi::c_void;
 use fabric_core::{
     Errno, Result,
     api::Endpoint,
-    op::{IoVec, RmaIov, RmaKind, RmaOp, TxMeta},
+    op::{RmaIov, RmaKind, RmaOp, TxMeta},
 };
 
 use super::args::{
-    call, call_flags, inject as injected, message, piece, pieces, remote_pieces, transmit,
-    with_data,
+    Local, call, call_flags, inject as injected, message, piece, remote_pieces, transmit, with_data,
 };
 use crate::abi::{constants::fi_addr_t, data_ops::fi_ops_rma, fid::fid_ep, iovec, msg::fi_msg_rma};
 
@@ -34,7 +33,7 @@ pub(super) const fn table<E: Endpoint>() -> *mut fi_ops_rma {
     )
 }
 
-/// Posts an operation between `iov` and one remote buffer of the same length.
+/// Posts an operation between local buffers and one remote buffer of the same length.
 ///
 /// # Safety
 /// As for [`Endpoint::rma`].
@@ -42,14 +41,15 @@ pub(super) const fn table<E: Endpoint>() -> *mut fi_ops_rma {
 unsafe fn post<E: Endpoint>(
     ep: &E,
     kind: RmaKind,
-    iov: &[IoVec],
+    local: Local<'_>,
     (addr, key): (u64, u64),
     meta: TxMeta,
 ) -> Result<()> {
+    let iov = local.iov;
     let total = iov.iter().try_fold(0usize, |sum, piece| sum.checked_add(piece.len));
     let remote = [RmaIov { addr, len: total.ok_or(Errno::EINVAL)?, key }];
     // SAFETY: the caller's promise.
-    unsafe { ep.rma(&RmaOp { meta, kind, iov, remote: &remote }) }
+    unsafe { ep.rma_registered(&RmaOp { meta, kind, iov, remote: &remote }, local.descs) }
 }
 
 /// Posts the operation that `msg` describes.
@@ -68,11 +68,11 @@ unsafe fn post_msg<E: Endpoint>(
     let meta = transmit(msg.addr, msg.context, call_flags(flags)?);
     let meta = TxMeta { data: msg.data, ..meta };
     // SAFETY: the caller's promise.
-    let iov = unsafe { pieces(msg.msg_iov, msg.iov_count) }?;
+    let local = unsafe { Local::array(msg.msg_iov, msg.desc, msg.iov_count) }?;
     // SAFETY: the caller's promise.
     let remote = unsafe { remote_pieces(msg.rma_iov, msg.rma_iov_count) }?;
     // SAFETY: the caller's promise.
-    unsafe { ep.rma(&RmaOp { meta, kind, iov, remote }) }
+    unsafe { ep.rma_registered(&RmaOp { meta, kind, iov: local.iov, remote }, local.descs) }
 }
 
 // Every function below is called by C through an endpoint's table, so `ep` is null or such an
@@ -83,7 +83,7 @@ unsafe extern "C" fn read<E: Endpoint>(
     ep: *mut fid_ep,
     buf: *mut c_void,
     len: usize,
-    _desc: *mut c_void,
+    desc: *mut c_void,
     src_addr: fi_addr_t,
     addr: u64,
     key: u64,
@@ -93,7 +93,13 @@ unsafe extern "C" fn read<E: Endpoint>(
     unsafe {
         call(ep, |ep: &E| {
             let meta = transmit(src_addr, context, ep.tx_op_flags());
-            post(ep, RmaKind::Read, &[piece(buf, len)], (addr, key), meta)
+            post(
+                ep,
+                RmaKind::Read,
+                Local::new(&[piece(buf, len)], &[desc.addr()]),
+                (addr, key),
+                meta,
+            )
         })
     }
 }
@@ -101,7 +107,7 @@ unsafe extern "C" fn read<E: Endpoint>(
 unsafe extern "C" fn readv<E: Endpoint>(
     ep: *mut fid_ep,
     iov: *const iovec,
-    _desc: *mut *mut c_void,
+    desc: *mut *mut c_void,
     count: usize,
     src_addr: fi_addr_t,
     addr: u64,
@@ -112,7 +118,7 @@ unsafe extern "C" fn readv<E: Endpoint>(
     unsafe {
         call(ep, |ep: &E| {
             let meta = transmit(src_addr, context, ep.tx_op_flags());
-            post(ep, RmaKind::Read, pieces(iov, count)?, (addr, key), meta)
+            post(ep, RmaKind::Read, Local::array(iov, desc, count)?, (addr, key), meta)
         })
     }
 }
@@ -130,7 +136,7 @@ unsafe extern "C" fn write<E: Endpoint>(
     ep: *mut fid_ep,
     buf: *const c_void,
     len: usize,
-    _desc: *mut c_void,
+    desc: *mut c_void,
     dest_addr: fi_addr_t,
     addr: u64,
     key: u64,
@@ -140,7 +146,13 @@ unsafe extern "C" fn write<E: Endpoint>(
     unsafe {
         call(ep, |ep: &E| {
             let meta = transmit(dest_addr, context, ep.tx_op_flags());
-            post(ep, RmaKind::Write, &[piece(buf, len)], (addr, key), meta)
+            post(
+                ep,
+                RmaKind::Write,
+                Local::new(&[piece(buf, len)], &[desc.addr()]),
+                (addr, key),
+                meta,
+            )
         })
     }
 }
@@ -148,7 +160,7 @@ unsafe extern "C" fn write<E: Endpoint>(
 unsafe extern "C" fn writev<E: Endpoint>(
     ep: *mut fid_ep,
     iov: *const iovec,
-    _desc: *mut *mut c_void,
+    desc: *mut *mut c_void,
     count: usize,
     dest_addr: fi_addr_t,
     addr: u64,
@@ -159,7 +171,7 @@ unsafe extern "C" fn writev<E: Endpoint>(
     unsafe {
         call(ep, |ep: &E| {
             let meta = transmit(dest_addr, context, ep.tx_op_flags());
-            post(ep, RmaKind::Write, pieces(iov, count)?, (addr, key), meta)
+            post(ep, RmaKind::Write, Local::array(iov, desc, count)?, (addr, key), meta)
         })
     }
 }
@@ -185,7 +197,7 @@ unsafe extern "C" fn inject<E: Endpoint>(
     unsafe {
         call(ep, |ep: &E| {
             let meta = injected(dest_addr, ep.tx_op_flags());
-            post(ep, RmaKind::Write, &[piece(buf, len)], (addr, key), meta)
+            post(ep, RmaKind::Write, Local::new(&[piece(buf, len)], &[]), (addr, key), meta)
         })
     }
 }
@@ -194,7 +206,7 @@ unsafe extern "C" fn writedata<E: Endpoint>(
     ep: *mut fid_ep,
     buf: *const c_void,
     len: usize,
-    _desc: *mut c_void,
+    desc: *mut c_void,
     data: u64,
     dest_addr: fi_addr_t,
     addr: u64,
@@ -205,7 +217,13 @@ unsafe extern "C" fn writedata<E: Endpoint>(
     unsafe {
         call(ep, |ep: &E| {
             let meta = with_data(transmit(dest_addr, context, ep.tx_op_flags()), data);
-            post(ep, RmaKind::Write, &[piece(buf, len)], (addr, key), meta)
+            post(
+                ep,
+                RmaKind::Write,
+                Local::new(&[piece(buf, len)], &[desc.addr()]),
+                (addr, key),
+                meta,
+            )
         })
     }
 }
@@ -223,7 +241,7 @@ unsafe extern "C" fn injectdata<E: Endpoint>(
     unsafe {
         call(ep, |ep: &E| {
             let meta = with_data(injected(dest_addr, ep.tx_op_flags()), data);
-            post(ep, RmaKind::Write, &[piece(buf, len)], (addr, key), meta)
+            post(ep, RmaKind::Write, Local::new(&[piece(buf, len)], &[]), (addr, key), meta)
         })
     }
 }

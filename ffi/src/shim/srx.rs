@@ -8,7 +8,7 @@ use fabric_core::{
     api::{Endpoint, SharedReceive},
     flags::Flags,
     log::Subsys,
-    op::RecvOp,
+    op::{Descs, RecvOp},
 };
 
 use super::{
@@ -44,9 +44,9 @@ impl<E: Endpoint> Receiver for SrxObject<E> {
     }
 
     #[inline]
-    unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<()> {
+    unsafe fn recv(&self, op: &RecvOp<'_>, descs: Descs<'_>) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.srx.recv(op) }
+        unsafe { self.srx.recv_registered(op, descs) }
     }
 }
 

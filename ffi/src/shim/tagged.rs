@@ -6,12 +6,12 @@ use fabric_core::{
     Result,
     api::Endpoint,
     flags::Flags,
-    op::{IoVec, RecvOp, SendOp, TxMeta},
+    op::{RecvOp, SendOp, TxMeta},
 };
 
 use super::{
     args::{
-        Receiver, call, call_flags, inject as injected, message, piece, pieces, receive, transmit,
+        Local, Receiver, call, call_flags, inject as injected, message, piece, receive, transmit,
         with_data,
     },
     msg::without_buffer,
@@ -68,15 +68,15 @@ struct Match {
 #[inline]
 unsafe fn post_recv<T: Receiver>(
     target: &T,
-    iov: &[IoVec],
+    local: Local<'_>,
     Match { src, tag, ignore }: Match,
     context: *mut c_void,
     flags: Flags,
 ) -> Result<()> {
     let context = context.addr();
-    let op = RecvOp { iov, src, tagged: true, tag, ignore, context, flags };
+    let op = RecvOp { iov: local.iov, src, tagged: true, tag, ignore, context, flags };
     // SAFETY: the caller's promise.
-    unsafe { target.recv(&op) }
+    unsafe { target.recv(&op, local.descs) }
 }
 
 /// The defaults of receive calls; as a default, `FI_MULTI_RECV` speaks of untagged receives.
@@ -88,9 +88,9 @@ fn recv_flags<T: Receiver>(target: &T) -> Flags {
 /// # Safety
 /// As for [`Endpoint::send`].
 #[inline]
-unsafe fn post_send<E: Endpoint>(ep: &E, iov: &[IoVec], tag: u64, meta: TxMeta) -> Result<()> {
+unsafe fn post_send<E: Endpoint>(ep: &E, local: Local<'_>, tag: u64, meta: TxMeta) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { ep.send(&SendOp { meta, iov, tagged: true, tag }) }
+    unsafe { ep.send_registered(&SendOp { meta, iov: local.iov, tagged: true, tag }, local.descs) }
 }
 
 // Every function below is called by C through a table of endpoints, or of shared receive contexts,
@@ -101,7 +101,7 @@ unsafe extern "C" fn recv<T: Receiver>(
     ep: *mut fid_ep,
     buf: *mut c_void,
     len: usize,
-    _desc: *mut c_void,
+    desc: *mut c_void,
     src_addr: fi_addr_t,
     tag: u64,
     ignore: u64,
@@ -111,7 +111,13 @@ unsafe extern "C" fn recv<T: Receiver>(
     // SAFETY: C passes a receiver of this table.
     unsafe {
         receive(ep, |target: &T| {
-            post_recv(target, &[piece(buf, len)], wanted, context, recv_flags(target))
+            post_recv(
+                target,
+                Local::new(&[piece(buf, len)], &[desc.addr()]),
+                wanted,
+                context,
+                recv_flags(target),
+            )
         })
     }
 }
@@ -119,7 +125,7 @@ unsafe extern "C" fn recv<T: Receiver>(
 unsafe extern "C" fn recvv<T: Receiver>(
     ep: *mut fid_ep,
     iov: *const iovec,
-    _desc: *mut *mut c_void,
+    desc: *mut *mut c_void,
     count: usize,
     src_addr: fi_addr_t,
     tag: u64,
@@ -130,7 +136,7 @@ unsafe extern "C" fn recvv<T: Receiver>(
     // SAFETY: C passes a receiver of this table and a readable array.
     unsafe {
         receive(ep, |target: &T| {
-            post_recv(target, pieces(iov, count)?, wanted, context, recv_flags(target))
+            post_recv(target, Local::array(iov, desc, count)?, wanted, context, recv_flags(target))
         })
     }
 }
@@ -146,7 +152,13 @@ unsafe extern "C" fn recvmsg<T: Receiver>(
             let (msg, flags) = (message(msg)?, call_flags(flags)?);
             let wanted = Match { src: msg.addr, tag: msg.tag, ignore: msg.ignore };
             let count = if without_buffer(flags) { 0 } else { msg.iov_count };
-            post_recv(target, pieces(msg.msg_iov, count)?, wanted, msg.context, flags)
+            post_recv(
+                target,
+                Local::array(msg.msg_iov, msg.desc, count)?,
+                wanted,
+                msg.context,
+                flags,
+            )
         })
     }
 }
@@ -155,7 +167,7 @@ unsafe extern "C" fn send<E: Endpoint>(
     ep: *mut fid_ep,
     buf: *const c_void,
     len: usize,
-    _desc: *mut c_void,
+    desc: *mut c_void,
     dest_addr: fi_addr_t,
     tag: u64,
     context: *mut c_void,
@@ -163,7 +175,12 @@ unsafe extern "C" fn send<E: Endpoint>(
     // SAFETY: C passes an endpoint of this table.
     unsafe {
         call(ep, |ep: &E| {
-            post_send(ep, &[piece(buf, len)], tag, transmit(dest_addr, context, ep.tx_op_flags()))
+            post_send(
+                ep,
+                Local::new(&[piece(buf, len)], &[desc.addr()]),
+                tag,
+                transmit(dest_addr, context, ep.tx_op_flags()),
+            )
         })
     }
 }
@@ -171,7 +188,7 @@ unsafe extern "C" fn send<E: Endpoint>(
 unsafe extern "C" fn sendv<E: Endpoint>(
     ep: *mut fid_ep,
     iov: *const iovec,
-    _desc: *mut *mut c_void,
+    desc: *mut *mut c_void,
     count: usize,
     dest_addr: fi_addr_t,
     tag: u64,
@@ -180,7 +197,12 @@ unsafe extern "C" fn sendv<E: Endpoint>(
     // SAFETY: C passes an endpoint of this table and a readable array.
     unsafe {
         call(ep, |ep: &E| {
-            post_send(ep, pieces(iov, count)?, tag, transmit(dest_addr, context, ep.tx_op_flags()))
+            post_send(
+                ep,
+                Local::array(iov, desc, count)?,
+                tag,
+                transmit(dest_addr, context, ep.tx_op_flags()),
+            )
         })
     }
 }
@@ -196,7 +218,7 @@ unsafe extern "C" fn sendmsg<E: Endpoint>(
             let msg = message(msg)?;
             let meta = transmit(msg.addr, msg.context, call_flags(flags)?);
             let meta = TxMeta { data: msg.data, ..meta };
-            post_send(ep, pieces(msg.msg_iov, msg.iov_count)?, msg.tag, meta)
+            post_send(ep, Local::array(msg.msg_iov, msg.desc, msg.iov_count)?, msg.tag, meta)
         })
     }
 }
@@ -211,7 +233,12 @@ unsafe extern "C" fn inject<E: Endpoint>(
     // SAFETY: C passes an endpoint of this table.
     unsafe {
         call(ep, |ep: &E| {
-            post_send(ep, &[piece(buf, len)], tag, injected(dest_addr, ep.tx_op_flags()))
+            post_send(
+                ep,
+                Local::new(&[piece(buf, len)], &[]),
+                tag,
+                injected(dest_addr, ep.tx_op_flags()),
+            )
         })
     }
 }
@@ -220,7 +247,7 @@ unsafe extern "C" fn senddata<E: Endpoint>(
     ep: *mut fid_ep,
     buf: *const c_void,
     len: usize,
-    _desc: *mut c_void,
+    desc: *mut c_void,
     data: u64,
     dest_addr: fi_addr_t,
     tag: u64,
@@ -230,7 +257,12 @@ unsafe extern "C" fn senddata<E: Endpoint>(
     unsafe {
         call(ep, |ep: &E| {
             let meta = transmit(dest_addr, context, ep.tx_op_flags());
-            post_send(ep, &[piece(buf, len)], tag, with_data(meta, data))
+            post_send(
+                ep,
+                Local::new(&[piece(buf, len)], &[desc.addr()]),
+                tag,
+                with_data(meta, data),
+            )
         })
     }
 }
@@ -247,7 +279,7 @@ unsafe extern "C" fn injectdata<E: Endpoint>(
     unsafe {
         call(ep, |ep: &E| {
             let meta = injected(dest_addr, ep.tx_op_flags());
-            post_send(ep, &[piece(buf, len)], tag, with_data(meta, data))
+            post_send(ep, Local::new(&[piece(buf, len)], &[]), tag, with_data(meta, data))
         })
     }
 }
