@@ -6,7 +6,7 @@
 //!
 //! | message | way |
 //! |---|---|
-//! | small | header and bytes are staged, and leave with others in one call |
+//! | small | header and bytes are staged, and leave together |
 //! | large | header staged, bytes leave from the application's memory |
 //! | large and tagged, where the peer knows it | `Rts`, `Cts`, `Data` |
 //! | write | as a message; `Ack` if asked for |
@@ -26,6 +26,7 @@ mod conn;
 mod connect;
 mod failure;
 mod forget;
+mod habit;
 mod layer;
 mod leaving;
 mod life;
@@ -67,6 +68,7 @@ use self::{
     asking::Asking,
     conn::Conn,
     forget::Forgotten,
+    habit::Habit,
     rx_context::RxContext,
     timers::{Due, Timers},
     transmit::TxOp,
@@ -100,7 +102,7 @@ pub(crate) struct Limits {
     pub(crate) war: bool,
     /// Atomic operations, of the endpoint and of its peers.
     pub(crate) atomics: bool,
-    /// Small sends may wait for others.
+    /// The kernel may hold small sends back for others.
     pub(crate) coalesce: bool,
     /// How long a peer may take to be reached.
     pub(crate) connect: Duration,
@@ -189,7 +191,7 @@ pub(crate) struct Core<L: Lock> {
     pub(crate) ops: Slab<TxOp>,
     /// What the protocol above has to hear.
     pub(crate) layer: Vec<layer::Event<L>>,
-    /// Staged bytes that leave without waiting for more.
+    /// Staged bytes that leave without waiting for announced ones.
     batch: usize,
 }
 
@@ -222,6 +224,8 @@ pub(crate) struct Engine<L: Lock, N: Net> {
     scratch: Box<[u8]>,
     /// Progress calls, modulo 2^32.
     pub(crate) round: u32,
+    /// What the program does behind what it posts.
+    habit: Habit,
     timers: Timers,
     /// How long a peer's kernel may owe an answer; `None` is for ever.
     patience: Option<Duration>,
@@ -264,6 +268,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             ready: Vec::new(),
             scratch: vec![0; 2 * ahead].into_boxed_slice(),
             round: 0,
+            habit: Habit::default(),
             timers: Timers::default(),
             patience,
             looking: patience.is_none(),
@@ -277,6 +282,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
     #[inline]
     pub(crate) fn progress(&mut self) {
         self.round = self.round.wrapping_add(1);
+        self.habit.comes_back(|| self.net.now());
         if !self.listed.is_empty() {
             self.flush();
         }
@@ -365,6 +371,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
     /// Prepares for sleeping on the net's descriptor; `false` if there is something to do.
     pub(crate) fn arm(&mut self) -> bool {
+        self.habit.comes_back(|| self.net.now());
         self.flush();
         self.asleep = self.listed.is_empty();
         self.asleep

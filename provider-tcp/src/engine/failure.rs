@@ -113,13 +113,11 @@ impl<L: Lock, N: Net> Engine<L, N> {
 
 impl<L: Lock> Core<L> {
     /// Completes what depended on an open connection.
-    fn cut<S>(&mut self, handle: Handle, conn: Conn<S>, reason: Errno) {
+    fn cut<S>(&mut self, handle: Handle, mut conn: Conn<S>, reason: Errno) {
         for op in conn.operations() {
             self.finish(op, Err(reason));
         }
-        if let Some(ep) = self.eps.get_mut(conn.ep) {
-            conn.tx.leaving.fail(ep, conn.peer, reason);
-        }
+        self.fail_leaving(&mut conn, reason);
         self.cut_receives(conn.ep, conn.rx.phase, conn.asked, reason);
         self.peer_down(conn.ep, conn.peer, Some(handle), reason);
     }

@@ -20,7 +20,7 @@ use super::{
     leaving::Leave,
     receive::{Begun, Broken},
     timers::Due,
-    transmit::{STAGED_MAX, TxKind, TxOp},
+    transmit::{TxKind, TxOp},
 };
 use crate::{
     address::SocketAddress,
@@ -41,6 +41,12 @@ pub(crate) struct Front {
 
 /// Most of them.
 const FRONT: usize = 64;
+
+/// An operation has ended.
+#[inline]
+pub(super) fn done<L: Lock>(context: usize, outcome: Result<usize>) -> Event<L> {
+    Event::Done { token: Token(context as u64), outcome: outcome.map(|_| ()) }
+}
 
 /// What it hears.
 pub(crate) type Event<L> = rdm_over_msg::Event<Streams<L>>;
@@ -163,7 +169,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
     }
 
-    /// Sends a message that is copied, if it can be sent now.
+    /// Sends a message that is copied, if it can be sent now: the protocol above takes it for sent. Of
+    /// what the socket has begun to take it takes the rest in time.
     #[inline]
     pub(crate) fn layer_inject(
         &mut self,
@@ -176,17 +183,25 @@ impl<L: Lock, N: Net> Engine<L, N> {
         if conn.state != State::Open
             || !conn.tx.is_clear()
             || !self.core.layer.is_empty()
-            || conn.tx.blocked && conn.tx.staged() >= STAGED_MAX
+            || conn.tx.blocked
         {
             return Err(Errno::EAGAIN);
         }
         let Some(ep) = self.core.eps.get(conn.ep) else { return Err(Errno::EOPBADSTATE) };
+        let place = conn.tx.place();
         conn.tx.head(conn.endian, &Header::message(front.len() + body.len()));
         conn.tx.out.extend_from_slice(front);
         body.append_to(&mut conn.tx.out);
-        // The protocol above takes it for sent.
-        let leave = conn.tx.when(self.round, ep.limits.coalesce, more, false);
+        let habit = ep.limits.coalesce.then_some(&mut self.habit);
+        let leave = match conn.tx.when(self.round, more, habit, || self.net.now()) {
+            Leave::Staged => Leave::Held,
+            leave => leave,
+        };
         self.dispatch(handle, leave);
+        let conn = self.conns.get_mut(handle).ok_or(Errno::ENOTCONN)?;
+        if conn.tx.blocked && conn.tx.take_back(place) {
+            return Err(Errno::EAGAIN);
+        }
         Ok(())
     }
 
@@ -299,8 +314,7 @@ impl<L: Lock> Core<L> {
     /// An operation has ended.
     #[inline]
     pub(super) fn layer_done(&mut self, context: usize, outcome: Result<usize>) {
-        let token = Token(context as u64);
-        self.layer.push(Event::Done { token, outcome: outcome.map(|_| ()) });
+        self.layer.push(done(context, outcome));
     }
 
     /// A peer has read or written. What is only exposed for a message is no memory of the

@@ -1,15 +1,19 @@
 //! HOT. When operations leave, and when that is told.
 //!
-//! A system call for each message is what bounds the rate of small ones, so those of a window share
-//! calls. Nothing that an application takes for sent may depend on another call of it, though: it may
-//! wait for its peer by other ways. So what is staged has completed when it has left, and what has no
-//! completion entry goes to the kernel at once, which may hold it back for a moment.
+//! A posted operation leaves in its own call: the program may wait for its peer by other ways and never
+//! call again. What bounds the rate of small messages is less the system call than what the kernel does
+//! behind it to send a segment and to wake the peer, so in a window the kernel may hold bytes back for
+//! company (`MSG_MORE`), for a program that is known to come back at once. Only `FI_MORE` is a promise
+//! to call again; what has it waits in our memory.
+//!
+//! An operation has completed when the kernel has its last byte. That is told then, and not before:
+//! with a connection that ends fails all that has not left, entries and counters alike.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Instant};
 
 use fabric_core::{
     Errno,
-    completion::{CqError, Entry, Interest, Report},
+    completion::{CqError, Entry, Interest},
     flags::Flags,
     lock::Lock,
     matching::PeerId,
@@ -19,6 +23,8 @@ use fabric_core::{
 use super::{
     Core, Ep,
     conn::{Conn, Tx},
+    habit::Habit,
+    layer,
 };
 
 /// When an operation leaves.
@@ -26,14 +32,14 @@ use super::{
 pub(super) enum Leave {
     /// In this call.
     Now,
-    /// In this call; the kernel may hold it back for company, for a moment.
+    /// In this call; the kernel may hold it back for company until the next progress call, for a moment
+    /// at most.
     Held,
-    /// In the next progress call, which its owner makes to learn of its end, or has promised
-    /// (`FI_MORE`).
+    /// With the operation that its owner has announced (`FI_MORE`), or in the next progress call.
     Staged,
 }
 
-/// Operations whose end is told when the last of their bytes leaves, oldest first.
+/// Operations that are staged and have not left yet, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Leaving {
     staged: VecDeque<Staged>,
@@ -51,38 +57,46 @@ struct Staged {
 }
 
 impl Tx {
-    /// When an operation leaves that is posted behind progress call `round`: with `more` announced
-    /// behind it, and with its end `told` once it has left. All leave at once if operations do not
-    /// `coalesce`.
+    /// When an operation leaves that is posted behind progress call `round`, with `more` announced
+    /// behind it. `habit`: of the program, where operations may be held back at all.
     #[inline]
-    pub(super) fn when(&mut self, round: u32, coalesce: bool, more: bool, told: bool) -> Leave {
+    pub(super) fn when(
+        &mut self,
+        round: u32,
+        more: bool,
+        habit: Option<&mut Habit>,
+        now: impl FnOnce() -> Instant,
+    ) -> Leave {
         if more {
-            Leave::Staged
-        } else if self.burst.is_among_first(round, coalesce) {
-            Leave::Now
-        } else if told {
-            Leave::Staged
-        } else {
-            Leave::Held
+            return Leave::Staged;
         }
+        let Some(habit) = habit else { return Leave::Now };
+        let held = !self.burst.is_among_first(round) && habit.posts(now());
+        if held { Leave::Held } else { Leave::Now }
     }
 
-    /// Tells the end of an operation whose last byte has just been staged, once that has left; at once
-    /// where nobody hears of it.
+    /// Keeps an operation whose last byte has just been staged until that has left.
     #[inline]
-    pub(super) fn promise<L: Lock>(
-        &mut self,
-        report: &mut Report<L>,
-        interest: &Interest,
-        kind: Flags,
-        len: usize,
-    ) {
-        if report.tells(interest) {
-            let end = self.leaving.base + self.out.len() as u64;
-            self.leaving.staged.push_back(Staged { end, interest: *interest, kind, len });
-        } else {
-            report.sent(interest, kind, len);
+    pub(super) fn promise(&mut self, interest: &Interest, kind: Flags, len: usize) {
+        let end = self.place();
+        self.leaving.staged.push_back(Staged { end, interest: *interest, kind, len });
+    }
+
+    /// Where the next byte is staged, among all that ever were.
+    #[inline]
+    pub(super) fn place(&self) -> u64 {
+        self.leaving.base + self.out.len() as u64
+    }
+
+    /// Takes the last message back, which was staged at `place`, unless bytes of it have left.
+    #[cold]
+    pub(super) fn take_back(&mut self, place: u64) -> bool {
+        if self.leaving.base + self.sent as u64 > place {
+            return false;
         }
+        self.out.truncate((place - self.leaving.base) as usize);
+        self.id = self.id.wrapping_sub(1);
+        true
     }
 
     /// Takes note that `count` more staged bytes have left.
@@ -105,16 +119,12 @@ impl Tx {
         self.sent = 0;
     }
 
-    /// Tells the ends of the operations that have left.
+    /// The oldest operation that has left and has not been told.
     #[inline]
-    pub(super) fn tell_left<L: Lock>(&mut self, report: &mut Report<L>) {
+    fn next_left(&mut self) -> Option<Staged> {
         let left = self.leaving.base + self.sent as u64;
-        while let Some(op) = self.leaving.staged.front()
-            && op.end <= left
-        {
-            report.sent(&op.interest, op.kind, op.len);
-            self.leaving.staged.pop_front();
-        }
+        self.leaving.staged.front().filter(|op| op.end <= left)?;
+        self.leaving.staged.pop_front()
     }
 }
 
@@ -122,20 +132,32 @@ impl<L: Lock> Core<L> {
     /// All of an operation is staged, so that its memory is no longer needed: it ends when it has left.
     pub(super) fn promise<S>(&mut self, conn: &mut Conn<S>, handle: Handle, len: usize) {
         let Some(mut op) = self.ops.remove(handle) else { return };
-        let Some(ep) = self.eps.get_mut(op.ep) else { return };
-        ep.taken_off(&mut op);
-        if ep.layer.is_some() {
-            return self.layer_done(op.interest.context, Ok(len));
+        if let Some(ep) = self.eps.get_mut(op.ep) {
+            ep.taken_off(&mut op);
         }
-        conn.tx.promise(&mut ep.report, &op.interest, op.kind.flags(), len);
+        conn.tx.promise(&op.interest, op.kind.flags(), len);
     }
-}
 
-impl Leaving {
+    /// Tells the ends of a connection's operations that have left.
+    #[inline]
+    pub(super) fn tell_left<S>(&mut self, conn: &mut Conn<S>) {
+        let Some(ep) = self.eps.get_mut(conn.ep) else { return };
+        while let Some(op) = conn.tx.next_left() {
+            match ep.layer {
+                None => ep.report.sent(&op.interest, op.kind, op.len),
+                Some(_) => self.layer.push(layer::done(op.interest.context, Ok(op.len))),
+            }
+        }
+    }
+
     /// Tells the failure of what has not left.
-    pub(super) fn fail<L: Lock>(self, ep: &mut Ep<L>, peer: PeerId, reason: Errno) {
-        for op in self.staged {
-            ep.fail(peer, &op.interest, op.kind, reason);
+    pub(super) fn fail_leaving<S>(&mut self, conn: &mut Conn<S>, reason: Errno) {
+        let Some(ep) = self.eps.get_mut(conn.ep) else { return };
+        for op in conn.tx.leaving.staged.drain(..) {
+            match ep.layer {
+                None => ep.fail(conn.peer, &op.interest, op.kind, reason),
+                Some(_) => self.layer.push(layer::done(op.interest.context, Err(reason))),
+            }
         }
     }
 }

@@ -84,9 +84,7 @@ impl<L: Lock> Core<L> {
             };
             let staged = sent.min(conn.tx.staged());
             conn.tx.left(staged);
-            if let Some(ep) = self.eps.get_mut(conn.ep) {
-                conn.tx.tell_left(&mut ep.report);
-            }
+            self.tell_left(conn);
             match &mut conn.tx.current {
                 Some(Current::Op { at, .. } | Current::Answer { at, .. }) => *at += sent - staged,
                 None => {}

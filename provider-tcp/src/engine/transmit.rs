@@ -144,9 +144,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
             conn.tx.stage(conn.endian, &header, &buffers);
             state.stats.eager += 1;
             let more = op.meta.flags.contains(Flags::MORE);
-            let told = state.report.tells(&interest);
-            let leave = conn.tx.when(self.round, state.limits.coalesce, more, told);
-            conn.tx.promise(&mut state.report, &interest, kind.flags(), buffers.len());
+            let habit = state.limits.coalesce.then_some(&mut self.habit);
+            let leave = conn.tx.when(self.round, more, habit, || self.net.now());
+            conn.tx.promise(&interest, kind.flags(), buffers.len());
             self.dispatch(handle, leave);
             return Ok(());
         }
@@ -169,7 +169,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
         let more = op.interest.flags.contains(Flags::MORE);
         let coalesce = state.limits.coalesce;
-        let told = state.report.tells(&op.interest);
         op.queued = true;
         state.queued_for(peer);
         state.stats.queued += 1;
@@ -178,7 +177,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
             && let Some(conn) = self.conns.get_mut(known)
         {
             conn.tx.queue.push_back(handle);
-            let leave = conn.tx.when(self.round, coalesce, more, told);
+            let habit = coalesce.then_some(&mut self.habit);
+            let leave = conn.tx.when(self.round, more, habit, || self.net.now());
             if leave != Leave::Now {
                 self.core.stage(conn);
             }
@@ -204,25 +204,16 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// Sends what a connection has. A socket that takes no more tells when it does.
     #[inline]
     pub(super) fn dispatch(&mut self, handle: Handle, leave: Leave) {
-        if self.conns.get(handle).is_none_or(|conn| conn.tx.blocked) {
-            return;
-        }
+        let Some(conn) = self.conns.get(handle).filter(|conn| !conn.tx.blocked) else { return };
+        // Company saves nothing that is much beside these.
+        let full = conn.tx.current.is_some() || conn.tx.staged() >= self.core.batch;
         match leave {
-            Leave::Now => self.pump(handle),
-            Leave::Held => {
+            Leave::Held if !full => {
                 self.send(handle, true);
                 self.list(handle);
             }
-            Leave::Staged => {
-                let full = |conn: &Conn<_>| {
-                    conn.tx.current.is_some() || conn.tx.staged() >= self.core.batch
-                };
-                if self.conns.get(handle).is_some_and(full) {
-                    self.pump(handle);
-                } else {
-                    self.list(handle);
-                }
-            }
+            Leave::Staged if !full => self.list(handle),
+            _ => self.pump(handle),
         }
     }
 

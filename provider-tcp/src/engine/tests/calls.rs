@@ -1,4 +1,4 @@
-//! How many system calls messages take: what makes the rate of small ones.
+//! In how many system calls messages leave: what makes the rate of small ones.
 
 use fabric_core::{flags::Flags, op::RmaKind};
 
@@ -38,11 +38,18 @@ fn window(a: &mut Node, b: &mut Node) {
     assert_eq!((succeeded(&a.sent()), succeeded(&b.received())), (WINDOW, WINDOW));
 }
 
+/// Windows of a program that comes back behind them.
+fn warm(a: &mut Node, b: &mut Node) {
+    for _ in 0..3 {
+        window(a, b);
+        exchange(b, a, 0);
+    }
+}
+
 #[test]
-fn a_window_that_follows_a_window_takes_two_calls() {
+fn a_window_that_follows_a_window_leaves_in_two_calls() {
     let (shared, mut a, mut b) = connected();
-    window(&mut a, &mut b);
-    exchange(&mut b, &mut a, 0);
+    warm(&mut a, &mut b);
     for _ in 0..10 {
         let before = shared.calls();
         window(&mut a, &mut b);
@@ -57,6 +64,7 @@ fn a_window_that_follows_a_window_takes_two_calls() {
 #[test]
 fn a_few_messages_leave_at_once() {
     let (shared, mut a, mut b) = connected();
+    warm(&mut a, &mut b);
     let (mut sent, mut room) = ([1; 8], [0; 8]);
     let mut burst = |a: &mut Node, b: &mut Node, count: usize| {
         let before = shared.calls().0;
@@ -69,16 +77,16 @@ fn a_few_messages_leave_at_once() {
         assert_eq!((succeeded(&a.sent()), succeeded(&b.received())), (count, count));
         calls
     };
-    assert_eq!([1, 2, 8].map(|count| burst(&mut a, &mut b, count)), [1, 2, 8]);
     // The burst behind a window is taken for another one, but for its first message.
+    assert_eq!([8, 1, 2, 8].map(|count| burst(&mut a, &mut b, count)), [1, 1, 2, 8]);
     assert_eq!([64, 1, 8].map(|count| burst(&mut a, &mut b, count)), [8, 1, 8]);
-    assert_eq!([64, 8, 8].map(|count| burst(&mut a, &mut b, count)), [8, 1, 8]);
 }
 
 /// What the peer has to answer leaves, and is answered, in a few calls, too.
 #[test]
 fn acknowledged_operations_share_calls() {
     let (shared, mut a, mut b) = connected();
+    warm(&mut a, &mut b);
     let (mut from, mut memory) = ([7; 8], vec![0; 8]);
     let _region = b.expose(3, &mut memory);
     let before = shared.calls().0;

@@ -1,71 +1,185 @@
 //! When operations leave, and that none is told before.
 
-use fabric_core::{Errno, op::TxMeta};
+use std::{sync::Arc, time::Duration};
+
+use fabric_core::{
+    Errno,
+    completion::{Counter, CounterAttr},
+    flags::Flags,
+    op::{RmaKind, TxMeta},
+};
 
 use super::{
     net::{HELD, Script, Shared},
     node::{Node, iov, meta, pair, pattern, settle, succeeded},
 };
+use crate::TcpEndpoint;
 
-/// Connected nodes, and thirty messages from the first one that have been posted without progress.
-fn window_posted(silent: bool) -> (Shared, Node, Node) {
-    let (shared, mut a, mut b) = pair(Script::default());
-    let mut from = pattern(1, 10);
-    a.send(meta(1, 0), Some(2), &[iov(&mut from)]).unwrap();
+const WINDOW: usize = 30;
+
+/// Connected nodes.
+fn connected(script: Script) -> (Shared, Node, Node) {
+    let (shared, mut a, mut b) = pair(script);
+    post(&mut a, 1, meta(1, 0));
     settle(&mut [&mut a, &mut b]);
     assert_eq!(succeeded(&a.sent()), 1);
-    for n in 0..30 {
-        let meta = TxMeta { silent, ..meta(1, n) };
-        a.send(meta, Some(1), &[iov(&mut from)]).unwrap();
-    }
+    arrived(&mut b, 1);
     (shared, a, b)
 }
 
-fn arrived(b: &mut Node) -> usize {
-    settle(&mut [b]);
-    succeeded(&b.received())
+/// Posts some messages without progress.
+fn post(a: &mut Node, count: usize, meta: TxMeta) {
+    let mut from = pattern(1, 10);
+    for n in 0..count {
+        a.send(TxMeta { context: n, ..meta }, Some(1), &[iov(&mut from)]).unwrap();
+    }
 }
 
-/// A sender without completions to wait for may make no call for a long time.
+/// What arrives without a call of the sender's, of so many messages that are expected.
+fn arrived(b: &mut Node, expected: usize) -> usize {
+    let mut to = [0; 10];
+    (0..expected).for_each(|n| b.trecv(n, 1, &mut to));
+    settle(&mut [b]);
+    let arrived = succeeded(&b.received());
+    (arrived..expected).for_each(|n| b.engine.cancel(b.ep, n));
+    b.received();
+    arrived
+}
+
+/// A program that makes progress behind its windows.
+fn comes_back(a: &mut Node, b: &mut Node) {
+    for _ in 0..3 {
+        post(a, WINDOW, meta(1, 0));
+        a.engine.progress();
+        assert_eq!((succeeded(&a.sent()), arrived(b, WINDOW)), (WINDOW, WINDOW));
+    }
+}
+
+/// Who posts may wait for the peer by other ways, and make no call for a long time.
 #[test]
-fn a_window_without_completions_leaves_without_another_call() {
-    for progress in [false, true] {
-        let (shared, mut a, mut b) = window_posted(true);
-        let mut to = vec![0; 10];
-        (0..30).for_each(|n| b.trecv(n, 1, &mut to));
-        let first = arrived(&mut b);
-        assert!((2..30).contains(&first), "a conversation leaves at once, a window later");
+fn a_window_leaves_without_another_call() {
+    for silent in [false, true] {
+        let (shared, mut a, mut b) = connected(Script::default());
+        for _ in 0..5 {
+            post(&mut a, WINDOW, TxMeta { silent, ..meta(1, 0) });
+            assert_eq!(succeeded(&a.sent()), if silent { 0 } else { WINDOW });
+            assert_eq!(arrived(&mut b, WINDOW), WINDOW);
+            shared.wait(Duration::from_secs(1));
+            settle(&mut [&mut a]);
+        }
+    }
+}
+
+#[test]
+fn a_window_of_a_program_that_comes_back_is_held_back_by_the_kernel() {
+    for (silent, progress) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (shared, mut a, mut b) = connected(Script::default());
+        comes_back(&mut a, &mut b);
+        post(&mut a, WINDOW, TxMeta { silent, ..meta(1, 0) });
+        let first = arrived(&mut b, WINDOW);
+        assert!((1..WINDOW).contains(&first));
         if progress {
             a.engine.progress();
         } else {
             shared.wait(HELD);
         }
-        assert_eq!(first + arrived(&mut b), 30);
+        assert_eq!(first + arrived(&mut b, WINDOW - first), WINDOW);
     }
 }
 
-/// What has completed needs no further call of its sender.
+/// It has its peer wait twice.
 #[test]
-fn a_window_completes_as_it_leaves() {
-    let (_shared, mut a, mut b) = window_posted(false);
-    let mut to = vec![0; 10];
-    (0..30).for_each(|n| b.trecv(n, 1, &mut to));
-    let first = succeeded(&a.sent());
-    assert!((2..30).contains(&first));
-    assert_eq!(arrived(&mut b), first);
-    a.engine.progress();
-    assert_eq!((succeeded(&a.sent()), arrived(&mut b)), (30 - first, 30 - first));
-    a.assert_idle();
+fn a_program_that_comes_back_no_more() {
+    let (shared, mut a, mut b) = connected(Script::default());
+    comes_back(&mut a, &mut b);
+    let mut held = 0;
+    for _ in 0..6 {
+        post(&mut a, WINDOW, meta(1, 0));
+        let first = arrived(&mut b, WINDOW);
+        held += usize::from(first < WINDOW);
+        shared.wait(HELD);
+        assert_eq!(first + arrived(&mut b, WINDOW - first), WINDOW);
+    }
+    assert_eq!(held, 2);
 }
 
 #[test]
-fn what_has_not_left_fails_with_its_connection() {
-    let (shared, mut a, _b) = window_posted(false);
-    let first = succeeded(&a.sent());
+fn announced_company_is_waited_for() {
+    let (_shared, mut a, mut b) = connected(Script::default());
+    post(&mut a, 3, TxMeta { flags: Flags::COMPLETION | Flags::MORE, ..meta(1, 0) });
+    assert_eq!((succeeded(&a.sent()), arrived(&mut b, 3)), (0, 0));
+    post(&mut a, 1, meta(1, 0));
+    assert_eq!((succeeded(&a.sent()), arrived(&mut b, 4)), (4, 4));
+    post(&mut a, 3, TxMeta { flags: Flags::COMPLETION | Flags::MORE, ..meta(1, 0) });
+    a.engine.progress();
+    assert_eq!((succeeded(&a.sent()), arrived(&mut b, 3)), (3, 3));
+}
+
+/// What the endpoint has counted: successes and failures.
+fn counter(node: &mut Node) -> Arc<Counter<TcpEndpoint>> {
+    let counter = Counter::open(&CounterAttr::default()).unwrap();
+    let state = node.engine.core.eps.get_mut(node.ep).unwrap();
+    state.report.bind_counter(counter.value(), Flags::SEND | Flags::WRITE).unwrap();
+    counter
+}
+
+/// On a socket that is full. Entries, counts and the peer say the same, and the end of the connection
+/// fails the rest: once, and with an entry whatever was asked for.
+#[test]
+fn what_has_not_left_has_not_completed() {
+    const COUNT: usize = 200;
+    let entry = meta(1, 0);
+    let none = TxMeta { flags: Flags::empty(), ..entry };
+    let injected = TxMeta { silent: true, ..entry };
+    for (meta, entries) in [(entry, true), (none, false), (injected, false)] {
+        let (shared, mut a, mut b) = connected(Script { room: 1000, ..Script::default() });
+        if let Some(tx) = &mut a.engine.core.eps.get_mut(a.ep).unwrap().report.tx {
+            tx.selective = true;
+        }
+        let counter = counter(&mut a);
+        post(&mut a, COUNT, meta);
+        let left = counter.read() as usize;
+        assert!((10..COUNT).contains(&left), "{left} have left");
+        assert_eq!(succeeded(&a.sent()), if entries { left } else { 0 });
+        assert_eq!(arrived(&mut b, COUNT), left);
+        shared.cut();
+        settle(&mut [&mut a]);
+        assert_eq!((counter.read() as usize, counter.read_error() as usize), (left, COUNT - left));
+        let mut failed: Vec<_> = a
+            .sent()
+            .iter()
+            .map(|end| {
+                assert_eq!(end.err().err, Errno::ECONNRESET);
+                end.context()
+            })
+            .collect();
+        failed.sort_unstable();
+        assert_eq!(failed, (left..COUNT).collect::<Vec<_>>());
+        a.assert_idle();
+    }
+}
+
+/// The same of writes, whose peers do not answer.
+#[test]
+fn a_write_without_an_answer_completes_as_it_leaves() {
+    let (shared, mut a, b) = connected(Script { room: 2000, ..Script::default() });
+    for (_, conn) in a.engine.conns.iter_mut() {
+        conn.extensions = false;
+    }
+    let counter = counter(&mut a);
+    let (mut from, mut memory) = ([7; 8], vec![0; 8]);
+    let _region = b.expose(3, &mut memory);
+    for n in 0..100 {
+        a.rma(meta(1, n), RmaKind::Write, &mut from, (0, 3)).unwrap();
+    }
+    let left = counter.read() as usize;
+    assert!((10..100).contains(&left), "{left} have left");
+    assert_eq!(succeeded(&a.sent()), left);
     shared.cut();
     settle(&mut [&mut a]);
-    let ends = a.sent();
-    assert_eq!(ends.len(), 30 - first);
-    assert!(ends.iter().all(|end| end.err().err == Errno::ECONNRESET));
+    let failed = a.sent();
+    assert!(failed.iter().all(|end| end.err().err == Errno::ECONNRESET));
+    assert_eq!(failed.len(), 100 - left);
+    assert_eq!(counter.read_error() as usize, 100 - left);
     a.assert_idle();
 }

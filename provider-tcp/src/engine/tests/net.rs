@@ -92,8 +92,9 @@ struct World {
     /// Bytes that were ever sent, and received.
     moved: usize,
     /// Calls in which that was done.
-    sends: usize,
     receives: usize,
+    /// Calls after which nothing was held back any more.
+    pushes: usize,
 }
 
 /// What all networks of one test share.
@@ -110,8 +111,8 @@ impl Shared {
             listeners: HashMap::new(),
             port: 50_000,
             moved: 0,
-            sends: 0,
             receives: 0,
+            pushes: 0,
         })))
     }
 
@@ -153,10 +154,10 @@ impl Shared {
         self.lock().moved
     }
 
-    /// Calls that have sent bytes, and calls that have received some.
+    /// Calls that have had bytes leave, and calls that have received some.
     pub(super) fn calls(&self) -> (usize, usize) {
         let world = self.lock();
-        (world.sends, world.receives)
+        (world.pushes, world.receives)
     }
 
     /// Cuts all connections there are; what is on its way is lost.
@@ -237,7 +238,7 @@ impl Stream for TestStream {
         let n = if first { len } else { world.some(len.min(room)) };
         let mut all = vec![0; n];
         world.moved += n;
-        world.sends += 1;
+        world.pushes += usize::from(!more);
         let staged = n.min(bytes.len());
         all[..staged].copy_from_slice(&bytes[..staged]);
         data.gather(0, &mut all[staged..]);
@@ -249,7 +250,9 @@ impl Stream for TestStream {
 
     fn push(&mut self) {
         let Some(at) = self.at else { return };
-        self.world.lock().connections[at].ways[self.side].held = 0;
+        let world = &mut *self.world.lock();
+        let held = std::mem::take(&mut world.connections[at].ways[self.side].held);
+        world.pushes += usize::from(held != 0);
     }
 
     fn receive(&mut self, data: &Buffers, rest: &mut [u8]) -> Result<usize> {
