@@ -189,11 +189,16 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
     }
     /// Moves everything forward that can move without waiting.
     fn progress(&self);
-    /// The same for the reader of `queue`: as long as the queue is empty, what completes for it may
-    /// be written to `out` and never enter it.
-    fn progress_into(&self, queue: &CompletionQueue<Self::Lock>, out: &mut EntryBuf) {
-        let _ = (queue, out);
+    /// The same for whoever comes again if nothing has happened: may leave it to a thread that is at it,
+    /// and makes way for threads that post.
+    fn poll(&self) {
         self.progress();
+    }
+    /// As [`Endpoint::poll`] for the reader of `queue`: as long as the queue is empty, what completes for
+    /// it may be written to `out` and never enter it.
+    fn poll_into(&self, queue: &CompletionQueue<Self::Lock>, out: &mut EntryBuf) {
+        let _ = (queue, out);
+        self.poll();
     }
     /// A descriptor that turns readable when [`Endpoint::arm`] has been called and something
     /// happened since; stable for the endpoint's life. Opens it on first use.

@@ -34,6 +34,11 @@ pub trait Guarded<T>: Send + Sync {
     fn lock(&self) -> Self::Guard<'_>;
     /// Access if nobody else has it.
     fn try_lock(&self) -> Option<Self::Guard<'_>>;
+    /// Access for what can be done later, or by others: not as long as somebody else has it, or waits
+    /// for it, but now and then all the same.
+    fn lock_idle(&self) -> Option<Self::Guard<'_>> {
+        self.try_lock()
+    }
 }
 
 /// Access to a `T` guarded by `L`.

@@ -75,6 +75,15 @@ impl<W: Wire, L: Lock> RdmEndpoint<W, L> {
     }
 }
 
+/// One progress call.
+#[inline]
+fn advance<W: Wire, L: Lock>(engine: &mut Engine<W, L>) {
+    if engine.enabled {
+        engine.progress();
+        engine.hand_on();
+    }
+}
+
 /// Before an endpoint goes: lets peers finish writing to its memory, and what the application has
 /// been told is sent leave, as long as the peers make room for it.
 fn settle<W: Wire, L: Lock>(engine: &mut Engine<W, L>) {
@@ -270,16 +279,19 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
 
     #[inline]
     fn progress(&self) {
-        let mut engine = self.engine.lock();
-        if engine.enabled {
-            engine.progress();
-            engine.hand_on();
+        advance(&mut self.engine.lock());
+    }
+
+    #[inline]
+    fn poll(&self) {
+        if let Some(mut engine) = self.engine.lock_idle() {
+            advance(&mut engine);
         }
     }
 
     #[inline]
-    fn progress_into(&self, queue: &CompletionQueue<L>, out: &mut EntryBuf) {
-        let mut engine = self.engine.lock();
+    fn poll_into(&self, queue: &CompletionQueue<L>, out: &mut EntryBuf) {
+        let Some(mut engine) = self.engine.lock_idle() else { return };
         if engine.enabled {
             engine.core.report.divert(queue, out);
             engine.progress();

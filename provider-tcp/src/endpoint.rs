@@ -100,8 +100,11 @@ impl Port {
 }
 
 impl Drive for Port {
+    /// Leaves it to whoever is at it.
     fn drive(&self) {
-        self.engine.lock().progress();
+        if let Some(mut engine) = self.engine.lock_idle() {
+            engine.progress();
+        }
     }
 
     fn arm(&self) -> Result<bool> {
@@ -440,8 +443,13 @@ impl Endpoint for TcpEndpoint {
     }
 
     #[inline]
-    fn progress_into(&self, queue: &CompletionQueue<SafeLock>, out: &mut EntryBuf) {
-        let mut engine = self.engine();
+    fn poll(&self) {
+        self.port.drive();
+    }
+
+    #[inline]
+    fn poll_into(&self, queue: &CompletionQueue<SafeLock>, out: &mut EntryBuf) {
+        let Some(mut engine) = self.port.engine.lock_idle() else { return };
         if let Some(ep) = engine.core.eps.get_mut(self.ep) {
             ep.report.divert(queue, out);
             engine.progress();

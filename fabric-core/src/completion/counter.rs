@@ -162,7 +162,7 @@ impl<E: Endpoint> Counter<E> {
     /// Drives progress and reads the successes.
     #[inline]
     pub fn read(&self) -> u64 {
-        self.endpoints.progress();
+        self.endpoints.poll();
         let value = self.value.success();
         self.seen.0.store(value, Ordering::Relaxed);
         value
@@ -170,7 +170,7 @@ impl<E: Endpoint> Counter<E> {
 
     /// Drives progress and reads the errors.
     pub fn read_error(&self) -> u64 {
-        self.endpoints.progress();
+        self.endpoints.poll();
         let value = self.value.error();
         self.seen.1.store(value, Ordering::Relaxed);
         value

@@ -94,15 +94,26 @@ impl<E: Endpoint> Cq<E> {
     #[inline]
     pub fn read(&self, out: &mut EntryBuf) -> Read {
         if !out.has_room() {
-            self.endpoints.progress();
-            return if self.queue.has_entries() { Ok(0) } else { Err(Errno::EAGAIN) };
+            self.endpoints.poll();
+            return self.take(out);
         }
-        self.endpoints.progress_into(&self.queue, out);
+        self.endpoints.poll_into(&self.queue, out);
         match (out.used(), self.queue.seems_empty()) {
             (0, true) => Err(Errno::EAGAIN),
             (used, true) => Ok(used),
             (0, false) => self.queue.read(out),
             (used, false) => Ok(used + self.queue.read(out).unwrap_or(0)),
+        }
+    }
+
+    /// Moves entries into `out`; without room as [`Cq::read`].
+    fn take(&self, out: &mut EntryBuf) -> Read {
+        if out.has_room() {
+            self.queue.read(out)
+        } else if self.queue.has_entries() {
+            Ok(0)
+        } else {
+            Err(Errno::EAGAIN)
         }
     }
 
@@ -116,7 +127,9 @@ impl<E: Endpoint> Cq<E> {
     pub fn sread(&self, out: &mut EntryBuf, timeout: i32) -> Read {
         let deadline = Deadline::from_millis(timeout);
         loop {
-            match self.read(out) {
+            // Who is about to sleep does not leave progress to others, who may be, too.
+            self.endpoints.progress();
+            match self.take(out) {
                 Err(Errno::EAGAIN) => {}
                 done => return done,
             }

@@ -134,18 +134,27 @@ impl<E: Endpoint> ProgressSet<E> {
     }
 
     /// Moves all of them forward, each engine once.
-    #[inline]
     pub fn progress(&self) {
         for endpoint in self.members.lock().drivers.iter() {
             endpoint.progress();
         }
     }
 
-    /// Moves all of them forward, each engine once; what completes for `queue` may go straight to `out`.
+    /// The same for whoever comes again if nothing has happened: may leave it to a thread that is at it.
     #[inline]
-    pub fn progress_into(&self, queue: &CompletionQueue<E::Lock>, out: &mut EntryBuf) {
-        for endpoint in self.members.lock().drivers.iter() {
-            endpoint.progress_into(queue, out);
+    pub fn poll(&self) {
+        let Some(members) = self.members.lock_idle() else { return };
+        for endpoint in members.drivers.iter() {
+            endpoint.poll();
+        }
+    }
+
+    /// As [`ProgressSet::poll`]; what completes for `queue` may go straight to `out`.
+    #[inline]
+    pub fn poll_into(&self, queue: &CompletionQueue<E::Lock>, out: &mut EntryBuf) {
+        let Some(members) = self.members.lock_idle() else { return };
+        for endpoint in members.drivers.iter() {
+            endpoint.poll_into(queue, out);
         }
     }
 

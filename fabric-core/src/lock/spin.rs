@@ -1,5 +1,8 @@
 //! HOT. A lock for sections of some dozen instructions: one atomic exchange to take, one store to
 //! leave. Whoever waits for long gives up its processor, so a holder that was preempted goes on.
+//!
+//! Threads that poll have it nearly all the time, and would have it again before anybody who waits. So
+//! they make way ([`Guarded::lock_idle`]).
 
 use core::{
     cell::UnsafeCell,
@@ -8,11 +11,15 @@ use core::{
 };
 
 use super::Guarded;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
 /// Data under a spin lock.
 pub struct Spin<T> {
     held: AtomicBool,
+    /// Threads that wait. A hint.
+    waiting: AtomicU32,
+    /// How often in a row others were in front of who makes way. A hint.
+    put_off: AtomicU32,
     value: UnsafeCell<T>,
 }
 
@@ -27,6 +34,8 @@ impl<T> fmt::Debug for Spin<T> {
 
 /// Looks before the processor is offered to others.
 const SPINS: u32 = 128;
+/// How often in a row one makes way: those in front may never end, and depend on what is put off.
+const PUT_OFF: u32 = 64;
 
 impl<T> Spin<T> {
     #[inline]
@@ -38,6 +47,7 @@ impl<T> Spin<T> {
     #[cold]
     fn wait(&self) {
         let mut spins = 0;
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         while !self.take() {
             // Looking does not take the line away from the holder, as trying would.
             while self.held.load(Ordering::Relaxed) {
@@ -45,6 +55,15 @@ impl<T> Spin<T> {
                 pause(spins);
             }
         }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Others are in front. Whether to wait with them.
+    #[cold]
+    fn insists(&self) -> bool {
+        // Whoever is in front may need this very processor.
+        std::thread::yield_now();
+        self.put_off.fetch_add(1, Ordering::Relaxed) >= PUT_OFF
     }
 }
 
@@ -59,7 +78,12 @@ impl<T: Send> Guarded<T> for Spin<T> {
         Self: 'a;
 
     fn new(value: T) -> Self {
-        Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        Self {
+            held: AtomicBool::new(false),
+            waiting: AtomicU32::new(0),
+            put_off: AtomicU32::new(0),
+            value: UnsafeCell::new(value),
+        }
     }
 
     #[inline]
@@ -73,6 +97,20 @@ impl<T: Send> Guarded<T> for Spin<T> {
     #[inline]
     fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         self.take().then_some(SpinGuard(self))
+    }
+
+    #[inline]
+    fn lock_idle(&self) -> Option<SpinGuard<'_, T>> {
+        if self.waiting.load(Ordering::Relaxed) != 0 || !self.take() {
+            if !self.insists() {
+                return None;
+            }
+            self.wait();
+        }
+        if self.put_off.load(Ordering::Relaxed) != 0 {
+            self.put_off.store(0, Ordering::Relaxed);
+        }
+        Some(SpinGuard(self))
     }
 }
 
@@ -132,6 +170,37 @@ mod tests {
         assert!(lock.try_lock().is_none());
         drop(held);
         assert!(lock.try_lock().is_some());
+    }
+
+    /// A thread that takes it again and again is not in the way of others, nor they in its.
+    #[test]
+    fn who_polls_makes_way_and_is_not_forgotten() {
+        let (lock, stop) = (Spin::new(0u32), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut taken = 0;
+                while !stop.load(Ordering::Relaxed) || taken < 10 {
+                    taken += u32::from(lock.lock_idle().is_some());
+                }
+            });
+            (0..10_000).for_each(|_| *lock.lock() += 1);
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(*lock.lock(), 10_000);
+        let lock = Spin::new(7);
+        let held = lock.lock();
+        std::thread::scope(|scope| {
+            let poller = scope.spawn(|| (0..PUT_OFF).all(|_| lock.lock_idle().is_none()));
+            assert!(poller.join().unwrap());
+            // Now it waits.
+            let poller = scope.spawn(|| lock.lock_idle().map(|value| *value));
+            while lock.waiting.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            drop(held);
+            assert_eq!(poller.join().unwrap(), Some(7));
+        });
+        assert!(lock.lock_idle().is_some());
     }
 }
 

@@ -61,6 +61,15 @@ impl<T: Transport, L: Lock> MsgRdmEndpoint<T, L> {
     }
 }
 
+/// One progress call.
+#[inline]
+fn advance<T: Transport, L: Lock>(engine: &mut Engine<T, L>) {
+    if engine.enabled {
+        engine.progress();
+        engine.hand_on();
+    }
+}
+
 /// Before an endpoint goes: lets what the application has been told is sent leave, as long as the
 /// network takes it.
 fn settle<T: Transport, L: Lock>(engine: &mut Engine<T, L>) {
@@ -257,16 +266,19 @@ impl<T: Transport, L: Lock> Endpoint for MsgRdmEndpoint<T, L> {
 
     #[inline]
     fn progress(&self) {
-        let mut engine = self.engine.lock();
-        if engine.enabled {
-            engine.progress();
-            engine.hand_on();
+        advance(&mut self.engine.lock());
+    }
+
+    #[inline]
+    fn poll(&self) {
+        if let Some(mut engine) = self.engine.lock_idle() {
+            advance(&mut engine);
         }
     }
 
     #[inline]
-    fn progress_into(&self, queue: &CompletionQueue<L>, out: &mut EntryBuf) {
-        let mut engine = self.engine.lock();
+    fn poll_into(&self, queue: &CompletionQueue<L>, out: &mut EntryBuf) {
+        let Some(mut engine) = self.engine.lock_idle() else { return };
         if engine.enabled {
             engine.core.report.divert(queue, out);
             engine.progress();
