@@ -21,6 +21,7 @@
 mod asking;
 mod atomics;
 mod burst;
+mod cancel;
 mod claims;
 mod conn;
 mod connect;
@@ -66,6 +67,7 @@ use fabric_core::{
 
 use self::{
     asking::Asking,
+    cancel::Contexts,
     conn::Conn,
     forget::Forgotten,
     habit::Habit,
@@ -189,6 +191,8 @@ pub(crate) struct Core<L: Lock> {
     pub(crate) eps: Slab<Ep<L>>,
     pub(crate) contexts: Slab<RxContext<L>>,
     pub(crate) ops: Slab<TxOp>,
+    /// What of them may be cancelled.
+    by_context: Contexts,
     /// What the protocol above has to hear.
     pub(crate) layer: Vec<layer::Event<L>>,
     /// Staged bytes that leave without waiting for announced ones.
@@ -259,6 +263,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 eps: Slab::new(usize::MAX),
                 contexts: Slab::new(usize::MAX),
                 ops: Slab::new(usize::MAX),
+                by_context: Contexts::default(),
                 layer: Vec::new(),
                 batch: buffering.batch,
             },

@@ -56,22 +56,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
     }
 
-    /// Takes back what was posted with `context` and has not begun. Nothing found is fine, too: the
-    /// operation's own completion is there or on its way.
-    pub(crate) fn cancel(&mut self, ep: Handle, context: usize) {
-        let Some(state) = self.core.eps.get(ep) else { return };
-        let rx = state.rx;
-        if !self.core.shares(ep) && self.core.cancel_receive(rx, context) {
-            return;
-        }
-        let found = self.core.ops.iter().find(|(_, op)| {
-            op.ep == ep && op.queued && op.interest.context == context && !op.interest.silent
-        });
-        if let Some((handle, _)) = found {
-            self.core.finish(handle, Err(Errno::ECANCELED));
-        }
-    }
-
     /// Bytes and operations that the application of an endpoint believes sent and that have not left
     /// yet.
     pub(crate) fn owes(&self, ep: Handle) -> usize {

@@ -172,7 +172,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
         op.queued = true;
         state.queued_for(peer);
         state.stats.queued += 1;
+        let context = op.interest.context;
         let handle = self.core.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
+        self.core.by_context.add(context, handle, &self.core.ops);
         if let Some(known) = open
             && let Some(conn) = self.conns.get_mut(known)
         {

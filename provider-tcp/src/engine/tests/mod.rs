@@ -1,6 +1,7 @@
 //! Engines driven against each other over a network in memory.
 
 mod calls;
+mod cancel;
 mod claims;
 mod connecting;
 mod extensions;
