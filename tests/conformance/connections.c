@@ -315,6 +315,45 @@ static void close_end(struct side *s)
 	leave(s, 1);
 }
 
+/* The post is refused for the time being, or the operation ends. */
+static void ends_or_waits(struct side *s, ssize_t ret, struct fid_cq *cq, void *context)
+{
+	struct fi_cq_err_entry err;
+	struct done done;
+
+	if (ret == -FI_EAGAIN)
+		return;
+	OK(ret);
+	EQUAL(OUTCOME(s, cq, &done, &err), 0);
+	CHECK(err.op_context == context && err.err > 0);
+}
+
+/* Side 1 goes, and side 0 posts before it has read so. */
+static void unread_end(struct side *s)
+{
+	struct event event;
+	struct meeting m;
+	struct fid_ep *ep;
+
+	meet(s, &m);
+	ep = connect_with(s, &m, NULL, 0);
+	barrier(s);
+	if (s->role == 0) {
+		ends_or_waits(s, fi_recv(ep, s->in, 8, s->in_desc, FI_ADDR_UNSPEC, &s->ctx[0]),
+			      s->rx, &s->ctx[0]);
+		ends_or_waits(s, fi_recv(ep, s->in, 8, s->in_desc, FI_ADDR_UNSPEC, &s->ctx[1]),
+			      s->rx, &s->ctx[1]);
+		ends_or_waits(s, fi_send(ep, s->out, 8, s->out_desc, FI_ADDR_UNSPEC, &s->ctx[2]),
+			      s->tx, &s->ctx[2]);
+		QUIET(s, s->tx);
+		QUIET(s, s->rx);
+		EVENT(s, FI_SHUTDOWN, &event);
+		no_event(s);
+	}
+	OK(fi_close(&ep->fid));
+	part(s, &m);
+}
+
 /* Several to one listener, told apart by their data. */
 static void several(struct side *s)
 {
@@ -416,6 +455,8 @@ static const struct conformance_case connections_cases[] = {
 	  FI_MSG, EP_MSG, VARY_PROGRESS, 1, NULL, shutdown_end },
 	{ "close", "fi_cm(3)", "The same when an endpoint is closed.",
 	  FI_MSG, EP_MSG, VARY_PROGRESS, 1, NULL, close_end },
+	{ "unread-end", "fi_cm(3)", "What is posted before the end of the connection is read is not lost: it ends.",
+	  FI_MSG, EP_MSG, VARY_PROGRESS, 1, NULL, unread_end },
 	{ "several", "fi_cm(3)", "One passive endpoint takes several connections, each for itself.",
 	  FI_MSG, EP_MSG, VARY_THREADING | VARY_PROGRESS, 1, NULL, several },
 	{ "wrong-order", "fi_cm(3)", "Calls that the state of an endpoint does not allow are refused, and do no harm.",

@@ -69,13 +69,21 @@ impl Msg {
         }
     }
 
-    /// Where sends go.
+    /// Where sends go. They are taken, and fail, as long as the program has not read that the connection
+    /// has ended.
     #[inline]
-    pub(crate) const fn target(&self) -> Result<PeerId> {
+    pub(crate) fn target(&self) -> Result<PeerId> {
         match self.phase {
             Phase::Connected => Ok(PEER),
+            Phase::Ended if !self.end_is_read() => Ok(PEER),
             Phase::Unconnected | Phase::Connecting | Phase::Ended => Err(Errno::ENOTCONN),
         }
+    }
+
+    /// Of an endpoint that has ended: whether the program has read all its events.
+    #[cold]
+    pub(super) fn end_is_read(&self) -> bool {
+        self.eq.as_ref().is_none_or(|eq| eq.pending(self.object) == 0)
     }
 
     /// It was connected, or could not be, and will not be again.
@@ -83,10 +91,11 @@ impl Msg {
         self.phase == Phase::Ended
     }
 
-    /// As if its connection had ended.
+    /// As if its connection had ended, and that had been told.
     #[cfg(test)]
-    pub(super) const fn end(&mut self) {
-        self.phase = Phase::Ended;
+    pub(super) fn end(&mut self, eq: Arc<EventQueue>) {
+        (self.eq, self.phase) = (Some(eq), Phase::Ended);
+        self.tell(Event::Shutdown { object: self.object });
     }
 
     pub(super) fn greeting(&self) -> &[u8] {

@@ -120,10 +120,29 @@ impl<L: Lock, N: Net> Engine<L, N> {
             let several = op.flags.contains(Flags::MULTI_RECV);
             let context = self.core.contexts.get(rx).ok_or(Errno::EOPBADSTATE)?;
             if several || !context.inbox.has_waiting(&want) {
-                return Err(Errno::ENOTCONN);
+                return self.post_too_late(ep, op, want, buffers);
             }
         }
         self.post_into(rx, op, want, buffers)
+    }
+
+    /// A receive on a connection that has ended. A program that has not read so cannot know: it fails as
+    /// those did that were posted before the end.
+    #[cold]
+    fn post_too_late(
+        &mut self,
+        ep: Handle,
+        op: &RecvOp<'_>,
+        want: Want,
+        buffers: Buffers,
+    ) -> Result<()> {
+        let state = self.core.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;
+        if state.msg.as_ref().is_none_or(Msg::end_is_read) {
+            return Err(Errno::ENOTCONN);
+        }
+        self.post_into(state.rx, op, want, buffers)?;
+        self.core.fail_receives(ep, Errno::ECANCELED);
+        Ok(())
     }
 
     #[inline]

@@ -61,9 +61,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             return self.post(op);
         }
         // No region has memory beyond the last address, and the wire has no words for it.
-        let handle = self.core.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
-        self.core.finish(handle, Err(Errno::EINVAL));
-        Ok(())
+        self.core.refuse(op, Errno::EINVAL)
     }
 }
 

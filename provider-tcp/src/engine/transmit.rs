@@ -12,7 +12,7 @@ use fabric_core::{
 };
 
 use super::{
-    Core, Engine,
+    Core, Engine, Msg,
     conn::{Conn, Phase, State},
     layer::Front,
     leaving::Leave,
@@ -161,6 +161,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let (ep, peer) = (op.ep, op.peer);
         self.make_room(ep, peer)?;
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
+        if state.msg.as_ref().is_some_and(Msg::has_ended) {
+            return self.core.refuse(op, Errno::ENOTCONN);
+        }
         let known = state.peers.get(peer as usize).and_then(|peer| peer.conn);
         let open = known
             .filter(|conn| self.conns.get(*conn).is_some_and(|conn| conn.state == State::Open));
@@ -262,6 +265,14 @@ impl<L: Lock, N: Net> Engine<L, N> {
 }
 
 impl<L: Lock> Core<L> {
+    /// Takes an operation, and ends it at once.
+    #[cold]
+    pub(super) fn refuse(&mut self, op: TxOp, reason: Errno) -> Result<()> {
+        let handle = self.ops.insert(op).map_err(|_| Errno::EAGAIN)?;
+        self.finish(handle, Err(reason));
+        Ok(())
+    }
+
     /// Ends an operation, exactly once, and tells its owner. `Ok` carries the bytes moved.
     pub(crate) fn finish(&mut self, handle: Handle, outcome: Result<usize>) {
         let Some(mut op) = self.ops.remove(handle) else { return };

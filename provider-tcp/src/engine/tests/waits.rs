@@ -2,6 +2,8 @@
 
 use fabric_core::{
     Errno,
+    attr::WaitObj,
+    eq::{EqAttr, Event, EventQueue},
     flags::Flags,
     mem::Buffers,
     op::{RecvOp, RmaKind, TxMeta},
@@ -106,21 +108,34 @@ fn last_words() {
     }
 }
 
-/// A connected endpoint whose connection has ended takes receives for what came before, and none that
-/// nothing could end.
+/// A connected endpoint whose connection has ended takes receives for what came before. What nothing
+/// could end is taken, and fails, until the program has read of the end.
 #[test]
-fn nothing_is_received_after_the_end() {
+fn what_is_posted_after_the_end() {
     let (mut a, mut b) = acquainted();
     let ep = a.ep;
     let (mut last, mut room) = (pattern(6, 20), vec![0; 20]);
     b.send(meta(0, 1), None, &[iov(&mut last)]).unwrap();
     settle(&mut [&mut a, &mut b]);
+    let eq = EventQueue::open(&EqAttr { wait_obj: WaitObj::None, ..EqAttr::default() }).unwrap();
     let mut msg = Msg::new();
-    msg.end();
-    a.engine.core.eps.get_mut(ep).unwrap().msg = Some(msg);
+    msg.end(eq.clone());
+    let state = a.engine.core.eps.get_mut(ep).unwrap();
+    (state.msg, state.peers[0].conn) = (Some(msg), None);
     let op = RecvOp { tagged: false, ..want(1, 0) };
     a.recv(RecvOp { iov: &[iov(&mut room)], ..op }).unwrap();
     assert_eq!(a.received()[0].ok().len, 20);
     assert!(room == last);
+    a.recv(RecvOp { iov: &[], ..op }).unwrap();
+    a.send(meta(1, 2), None, &[iov(&mut last)]).unwrap();
+    a.send(TxMeta { silent: true, ..meta(1, 3) }, None, &[iov(&mut last)]).unwrap();
+    let ends = [a.received(), a.sent()]
+        .map(|ends| ends.iter().map(|end| (end.context(), end.err().err)).collect::<Vec<_>>());
+    let sends = vec![(2, Errno::ENOTCONN), (3, Errno::ENOTCONN)];
+    assert_eq!(ends, [vec![(1, Errno::ECANCELED)], sends]);
+    a.assert_idle();
+    assert!(matches!(eq.read(Flags::empty()), Ok(Event::Shutdown { .. })));
     assert_eq!(a.engine.post_recv(ep, &op, Buffers::EMPTY), Err(Errno::ENOTCONN));
+    assert_eq!(a.send(meta(1, 2), None, &[iov(&mut last)]), Err(Errno::ENOTCONN));
+    assert_eq!((a.received().len(), a.sent().len()), (0, 0));
 }
