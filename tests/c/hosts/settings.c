@@ -6,6 +6,16 @@
 
 enum { MESSAGES = 100, LEN = 100 };
 
+/* What they are posted with. */
+static uint64_t flags;
+
+static void post_with(struct side *side, void *bytes, size_t len, struct op *op) {
+    struct iovec piece = {bytes, len};
+    struct fi_msg message = {
+        .msg_iov = &piece, .iov_count = 1, .addr = side->peer, .context = op};
+    OK(fi_sendmsg(side->ep, &message, flags));
+}
+
 /* Posts small messages in a row without any other call. */
 static int posts(struct other other) {
     static char out[LEN];
@@ -19,7 +29,7 @@ static int posts(struct other other) {
     expect(&side, &first);
     meet(&side, other);
     for (int i = 0; i < MESSAGES; i++)
-        OK(fi_send(side.ep, out, LEN, NULL, side.peer, &ops[i]));
+        post_with(&side, out, LEN, &ops[i]);
     tell(other, "p", 1);
     hear(NULL, other, &byte, 1);
     /* Now all of them leave. */
@@ -34,8 +44,8 @@ static void between(const char *what, long found, const char *least, const char 
         FAIL("%ld %s, not %s to %s", found, what, least, most);
 }
 
-/* `staged`: how many of them arrive while their sender does not call. `ahead`: how many are taken in
- * by one call that makes progress, when all are there. */
+/* `posted`, `announced`: how many of them arrive while their sender does not call. `ahead`: how many are
+ * taken in by one call that makes progress, when all are there. */
 static void arrivals(int ahead, const char *least, const char *most) {
     static char in[MESSAGES][LEN];
     static struct op ops[MESSAGES];
@@ -179,17 +189,21 @@ static void sizes(size_t tx, size_t rx, size_t inject) {
 int main(int argc, char **argv) {
     CHECK(argc >= 2);
     const char *name = argv[1];
-    if (strcmp(name, "staged") == 0 && argc == 4)
+    if (strcmp(name, "posted") == 0 && argc == 4) {
         arrivals(0, argv[2], argv[3]);
-    else if (strcmp(name, "ahead") == 0 && argc == 4)
+    } else if (strcmp(name, "announced") == 0 && argc == 4) {
+        flags = FI_MORE;
+        arrivals(0, argv[2], argv[3]);
+    } else if (strcmp(name, "ahead") == 0 && argc == 4) {
         arrivals(1, argv[2], argv[3]);
-    else if (strcmp(name, "nodelay") == 0 && argc == 3)
+    } else if (strcmp(name, "nodelay") == 0 && argc == 3) {
         nodelay(atoi(argv[2]));
-    else if (strcmp(name, "ports") == 0 && argc == 4)
+    } else if (strcmp(name, "ports") == 0 && argc == 4) {
         ports(atoi(argv[2]), atoi(argv[3]));
-    else if (strcmp(name, "sizes") == 0 && argc == 5)
+    } else if (strcmp(name, "sizes") == 0 && argc == 5) {
         sizes((size_t)atol(argv[2]), (size_t)atol(argv[3]), (size_t)atol(argv[4]));
-    else
+    } else {
         FAIL("no case %s", name);
+    }
     return 0;
 }
