@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    os::fd::RawFd,
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
@@ -19,7 +18,7 @@ use fabric_core::{
     engine::Stats,
     eq::{Drive, EventQueue, RequestHandle},
     flags::Flags,
-    lock::{Access, Guarded, Lock, SafeLock},
+    lock::{Access, SafeLock},
     log::Subsys,
     matching::PeerId,
     mem::Buffers,
@@ -30,11 +29,11 @@ use fabric_core::{
 
 use crate::{
     address::SocketAddress,
-    engine::{ATOMIC_MAX, Engine, Ep, Limits, Msg},
+    engine::{ATOMIC_MAX, Ep, Limits, Msg},
     frame::cm::CM_DATA_MAX,
-    net::{Net, Sockets},
     offer::{self, CAPS, MSG_CAPS, WAR},
     passive::Request,
+    port::{Port, Tcp},
     settings,
     shared::TcpSharedReceive,
 };
@@ -72,48 +71,6 @@ pub struct TcpEndpoint {
     /// The connection request that a connected endpoint is to accept.
     request: Option<Arc<Request>>,
     kind: Kind,
-}
-
-/// The engine over sockets. Event queues drive it from any thread, so it is always guarded.
-pub(crate) type Tcp = Engine<SafeLock, Sockets>;
-
-/// An engine and its lock: one for each reliable datagram endpoint, one for all connected endpoints
-/// of a domain, which would otherwise be asked one by one.
-pub(crate) struct Port {
-    engine: <SafeLock as Lock>::Cell<Tcp>,
-    wait_fd: RawFd,
-}
-
-impl Port {
-    pub(crate) fn new() -> Result<Arc<Self>> {
-        let options = settings::options();
-        let sockets = Sockets::new(options, settings::ports())?;
-        let wait_fd = sockets.wait_fd();
-        let engine = Engine::new(sockets, options.patience, settings::buffering());
-        Ok(Arc::new(Self { engine: Guarded::new(engine), wait_fd }))
-    }
-
-    #[inline]
-    pub(crate) fn lock(&self) -> Access<'_, SafeLock, Tcp> {
-        self.engine.lock()
-    }
-}
-
-impl Drive for Port {
-    /// Leaves it to whoever is at it.
-    fn drive(&self) {
-        if let Some(mut engine) = self.engine.lock_idle() {
-            engine.progress();
-        }
-    }
-
-    fn arm(&self) -> Result<bool> {
-        Ok(self.engine.lock().arm())
-    }
-
-    fn wait_fd(&self) -> Result<RawFd> {
-        Ok(self.wait_fd)
-    }
 }
 
 impl fmt::Debug for TcpEndpoint {
@@ -449,7 +406,7 @@ impl Endpoint for TcpEndpoint {
 
     #[inline]
     fn poll_into(&self, queue: &CompletionQueue<SafeLock>, out: &mut EntryBuf) {
-        let Some(mut engine) = self.port.engine.lock_idle() else { return };
+        let Some(mut engine) = self.port.lock_idle() else { return };
         if let Some(ep) = engine.core.eps.get_mut(self.ep) {
             ep.report.divert(queue, out);
             engine.progress();
@@ -460,7 +417,7 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn wait_fd(&self) -> Result<i32> {
-        Ok(self.port.wait_fd)
+        self.port.wait_fd()
     }
 
     fn arm(&self) -> Result<bool> {
@@ -483,5 +440,5 @@ pub(crate) fn local(info: &Info) -> Result<Option<SocketAddress>> {
 /// Before an endpoint goes: lets what the application has been told is sent leave, as long as the
 /// network takes it.
 fn settle(engine: &mut Tcp, ep: Handle) {
-    closing::settle(engine, Instant::now(), OWED, Engine::progress, |engine| engine.owes(ep));
+    closing::settle(engine, Instant::now(), OWED, Tcp::progress, |engine| engine.owes(ep));
 }

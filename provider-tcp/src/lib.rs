@@ -7,6 +7,7 @@ pub mod interfaces;
 mod net;
 pub mod offer;
 pub mod passive;
+mod port;
 mod settings;
 pub mod shared;
 pub mod streams;

@@ -7,7 +7,7 @@ use fabric_core::{
     options, slab::Handle,
 };
 
-use crate::endpoint::{MIN_MULTI_RECV, Port};
+use crate::{endpoint::MIN_MULTI_RECV, port::Port};
 
 /// A shared receive context.
 pub struct TcpSharedReceive {

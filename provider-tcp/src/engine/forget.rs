@@ -1,9 +1,9 @@
 //! SETUP. Peers that have come and gone are forgotten, so that no memory is held for every address
 //! that was ever seen.
 
-use fabric_core::{lock::Lock, matching::PeerId, slab::Handle};
+use fabric_core::{av::Sender, lock::Lock, matching::PeerId, slab::Handle};
 
-use super::{Engine, Ep, Peer};
+use super::{Engine, Ep, Peer, asking::Asking};
 use crate::{address::SocketAddress, net::Net};
 
 /// Peers that an endpoint has before it looks for some to forget.
@@ -83,10 +83,10 @@ impl Peer {
             listed: None,
             conn: None,
             waiting: std::collections::VecDeque::new(),
-            asking: super::Asking::default(),
+            asking: Asking::default(),
             attempts: fabric_core::reaching::Attempts::default(),
             identity: super::Identity::default(),
-            sender: super::Sender::default(),
+            sender: Sender::default(),
             kept: 0,
             queued: 0,
         }
@@ -97,7 +97,7 @@ impl Peer {
         let listed = Some(address).filter(|listed| *listed != self.address);
         if listed != self.listed {
             self.listed = listed;
-            self.sender = super::Sender::default();
+            self.sender = Sender::default();
         }
     }
 

@@ -16,7 +16,7 @@ use fabric_core::{
 use super::{
     Core, Engine, Identity,
     conn::{Conn, Current, Layered, Pieces, Sink, State},
-    connect::send_whole,
+    handshake::send_whole,
     leaving::Leave,
     receive::{Begun, Broken},
     timers::Due,

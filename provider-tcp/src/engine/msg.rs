@@ -14,7 +14,7 @@ use fabric_core::{
 use super::{
     Core, Engine, Identity,
     conn::{Conn, State},
-    connect::send_whole,
+    handshake::send_whole,
     timers::Due,
 };
 use crate::{

@@ -4,6 +4,7 @@ mod calls;
 mod cancel;
 mod claims;
 mod connecting;
+mod dice;
 mod extensions;
 mod leaving;
 mod net;

@@ -10,7 +10,8 @@ use fabric_core::{
 };
 
 use super::{
-    net::{Dice, Script, Shared},
+    dice::Dice,
+    net::{Script, Shared},
     node::{Done, LIMITS, Node, introduce, iov, meta, pattern, settle, want},
 };
 
