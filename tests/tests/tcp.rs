@@ -56,6 +56,12 @@ fn ports_of_a_range() {
 }
 
 #[test]
+fn ports_that_are_not_this_users() {
+    let range = [("FI_TCP_PORT_LOW_RANGE", "20"), ("FI_TCP_PORT_HIGH_RANGE", "24")];
+    setting(&range, &["denied"]);
+}
+
+#[test]
 fn sizes_of_queues_and_injected_messages() {
     setting(&[], &["sizes", "256", "256", "128"]);
     let sizes = [("FI_TCP_TX_SIZE", "32"), ("FI_TCP_RX_SIZE", "64"), ("FI_TCP_MAX_INJECT", "4000")];

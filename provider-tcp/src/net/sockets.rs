@@ -7,7 +7,13 @@ use std::{
     time::Instant,
 };
 
-use fabric_core::{Errno, Result, fork::NotInherited, mem::Buffers};
+use fabric_core::{
+    Errno, Result,
+    fork::NotInherited,
+    log::Subsys,
+    mem::Buffers,
+    param::known::{TCP_PORT_HIGH, TCP_PORT_LOW},
+};
 use rustix::net::{
     AddressFamily, Shutdown, SocketFlags, SocketType, accept_with, bind, connect, getsockname,
     ipproto, listen, socket_with, sockopt,
@@ -138,7 +144,22 @@ impl Acceptor {
         sockopt::set_socket_reuseaddr(&socket.fd, true)?;
         match ports.filter(|_| address.port() == 0) {
             Some(range) => bind_within(&socket, address, range)?,
-            None => bind(&socket.fd, &address)?,
+            None => bind(&socket.fd, &address).inspect_err(|reason| {
+                let hint = match *reason {
+                    rustix::io::Errno::ACCESS => {
+                        "; ports of this range are not this user's (sysctl \
+                         net.ipv4.ip_unprivileged_port_start)"
+                    }
+                    rustix::io::Errno::ADDRNOTAVAIL => "; this host has no such address",
+                    _ => "",
+                };
+                let reason = errno(*reason);
+                fabric_core::warn_few!(
+                    "tcp",
+                    Subsys::EpCtrl,
+                    "cannot listen at {address}: {reason}{hint}"
+                );
+            })?,
         }
         let address = socket.local()?;
         Ok(Self { socket, address, options, spare: Spare::shared() })
@@ -190,17 +211,28 @@ impl AsFd for Acceptor {
 /// together do not all try the same ones.
 fn bind_within(socket: &Socket, mut address: SocketAddr, (low, high): (u16, u16)) -> Result<()> {
     let count = u32::from(high - low) + 1;
+    let mut denied = 0;
     let start = std::process::id().wrapping_mul(0x9e37_79b9) % count;
     for step in 0..count {
         let port = u32::from(low) + (start + step) % count;
         address.set_port(port as u16);
         match bind(&socket.fd, &address) {
             Ok(()) => return Ok(()),
-            Err(rustix::io::Errno::ADDRINUSE | rustix::io::Errno::ACCESS) => {}
+            Err(rustix::io::Errno::ACCESS) => denied += 1,
+            Err(rustix::io::Errno::ADDRINUSE) => {}
             Err(e) => return Err(errno(e)),
         }
     }
-    Err(Errno::EADDRINUSE)
+    let reason = if denied == count { Errno::EACCES } else { Errno::EADDRINUSE };
+    fabric_core::warn_few!(
+        "tcp",
+        Subsys::EpCtrl,
+        "{}={low} and {}={high}: of {count} ports {denied} may not be taken by this user (sysctl \
+         net.ipv4.ip_unprivileged_port_start), and all others are in use",
+        TCP_PORT_LOW.name,
+        TCP_PORT_HIGH.name
+    );
+    Err(reason)
 }
 
 /// The sockets of one engine.

@@ -152,6 +152,19 @@ static void ports(int low, int high) {
     close_side(&sides[0]);
 }
 
+/* As a user who may take none of the range: enabling says so. */
+static void denied(void) {
+    enum { NOBODY = 65534 };
+    struct side side = {0};
+    if (setgid(NOBODY) || setuid(NOBODY)) {
+        fprintf(stderr, "nobody can be another user here\n");
+        return;
+    }
+    prepare_side(&side, NULL, (struct wish){0});
+    CHECK(fi_enable(side.ep) == -FI_EACCES);
+    close_side(&side);
+}
+
 static struct fi_info *offered(size_t tx, size_t rx) {
     struct fi_info *hints = fi_allocinfo(), *info;
     CHECK(hints);
@@ -200,6 +213,8 @@ int main(int argc, char **argv) {
         nodelay(atoi(argv[2]));
     } else if (strcmp(name, "ports") == 0 && argc == 4) {
         ports(atoi(argv[2]), atoi(argv[3]));
+    } else if (strcmp(name, "denied") == 0) {
+        denied();
     } else if (strcmp(name, "sizes") == 0 && argc == 5) {
         sizes((size_t)atol(argv[2]), (size_t)atol(argv[3]), (size_t)atol(argv[4]));
     } else {
