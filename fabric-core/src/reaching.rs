@@ -3,11 +3,15 @@
 
 use std::time::{Duration, Instant};
 
+use crate::Errno;
+
 /// Between two attempts to reach a peer: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// How long a peer that was connected before may take to come back.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Answers in a row that are none of the protocol before it is over: a port may just have changed hands.
+const STRANGERS: u8 = 3;
 
 /// How far the attempts to reach a peer are.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +21,8 @@ pub struct Attempts {
     /// When to try again, and when to give up.
     retry: Option<Instant>,
     give_up: Option<Instant>,
+    /// Answers of strangers in a row.
+    strangers: u8,
     /// The peer was there, so that it has been given more time.
     given_time: bool,
     /// It has been connected.
@@ -36,14 +42,22 @@ impl Attempts {
     }
 
     /// One has failed; returns when to try again. `None`: that is over. `met`: the peer's host has
-    /// answered, and may have given up because we made no progress. `port` is the peer's.
+    /// answered, and may have given up because we made no progress. `port` is the peer's. After
+    /// `EPROTO` that was not it, but a stranger, who will be no other the next time.
     pub fn fail(
         &mut self,
         now: Instant,
         patience: Duration,
+        reason: Errno,
         met: bool,
         port: u16,
     ) -> Option<Instant> {
+        let met = met && reason != Errno::EPROTO;
+        self.strangers = if reason == Errno::EPROTO { self.strangers + 1 } else { 0 };
+        if self.strangers >= STRANGERS {
+            self.end();
+            return None;
+        }
         let pause = PAUSE.saturating_mul(1 << self.failures.min(10)).min(PAUSE_MAX);
         let at = now + jittered(pause, port, self.failures);
         self.failures += 1;
@@ -87,7 +101,7 @@ impl Attempts {
     /// Nobody wants to reach it any more.
     pub const fn end(&mut self) {
         (self.retry, self.give_up, self.failures) = (None, None, 0);
-        self.given_time = false;
+        (self.strangers, self.given_time) = (0, false);
     }
 }
 
@@ -109,6 +123,7 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(15);
+    const REFUSED: Errno = Errno::ECONNREFUSED;
 
     #[test]
     fn pauses_grow_until_it_is_over() {
@@ -117,7 +132,7 @@ mod tests {
         let mut count = 0;
         while let Some(end) = attempts.begin(now, PATIENCE) {
             assert_eq!(end, begin + PATIENCE);
-            let Some(at) = attempts.fail(now, PATIENCE, false, 5000) else { break };
+            let Some(at) = attempts.fail(now, PATIENCE, REFUSED, false, 5000) else { break };
             let pause = at - now;
             assert!(pause >= PAUSE / 2 && pause <= PAUSE_MAX, "{pause:?}");
             assert!(attempts.is_pending() && !attempts.is_due(now) && attempts.is_due(at));
@@ -134,10 +149,32 @@ mod tests {
         let begin = Instant::now();
         let mut attempts = Attempts::default();
         let end = attempts.begin(begin, PATIENCE).unwrap();
-        let again = attempts.fail(end, PATIENCE, true, 5000).unwrap();
+        let again = attempts.fail(end, PATIENCE, REFUSED, true, 5000).unwrap();
         let later = attempts.begin(again, PATIENCE).unwrap();
         assert_eq!(later, end + PATIENCE);
-        assert_eq!(attempts.fail(later, PATIENCE, true, 5000), None);
+        assert_eq!(attempts.fail(later, PATIENCE, REFUSED, true, 5000), None);
+    }
+
+    #[test]
+    fn strangers_are_asked_three_times() {
+        let now = Instant::now();
+        let mut attempts = Attempts::default();
+        for _ in 0..2 {
+            attempts.begin(now, PATIENCE);
+            let first = attempts.fail(now, PATIENCE, Errno::EPROTO, true, 5000).unwrap();
+            attempts.begin(first, PATIENCE);
+            // Somebody else has been there in between.
+            let next = attempts.fail(first, PATIENCE, REFUSED, false, 5000).unwrap();
+            let mut at = next;
+            for _ in 0..2 {
+                attempts.begin(at, PATIENCE);
+                at = attempts.fail(at, PATIENCE, Errno::EPROTO, true, 5000).unwrap();
+            }
+            attempts.begin(at, PATIENCE);
+            assert_eq!(attempts.fail(at, PATIENCE, Errno::EPROTO, true, 5000), None);
+            assert!(at - now < Duration::from_millis(50), "and soon");
+            assert!(!attempts.is_pending());
+        }
     }
 
     #[test]

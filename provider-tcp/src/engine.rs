@@ -41,6 +41,7 @@ mod receive;
 mod remote;
 mod rendezvous;
 mod rx_context;
+mod strangers;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -72,6 +73,7 @@ use self::{
     ep::Peer,
     habit::Habit,
     rx_context::RxContext,
+    strangers::Strangers,
     timers::{Due, Timers},
     transmit::TxOp,
 };
@@ -142,6 +144,7 @@ pub(crate) struct Engine<L: Lock, N: Net> {
     looked: Instant,
     /// A thread sleeps, or is about to.
     asleep: bool,
+    strangers: Strangers,
 }
 
 /// Connections that are read without asking; more are better asked for at once.
@@ -180,6 +183,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             timers: Timers::default(),
             patience,
             looking: patience.is_none(),
+            strangers: Strangers::default(),
             looked: net.now(),
             asleep: false,
             net,

@@ -23,7 +23,7 @@ use crate::{
     engine::{Answer, send_whole},
     frame::{
         Endian,
-        cm::{CM_DATA_MAX, CM_HEADER_LEN, CmHeader, CmKind, CmMessage},
+        cm::{CM_DATA_MAX, CM_HEADER_LEN, CmError, CmHeader, CmKind, CmMessage, Shown},
     },
     net::{Accepted, Acceptor, Interest, Poller, Ready, Socket, Stream},
     offer, settings,
@@ -337,17 +337,27 @@ impl State {
 }
 
 impl Arriving {
+    fn estranged(&self, error: CmError) -> Errno {
+        fabric_core::warn_few!(
+            "tcp",
+            Subsys::EpCtrl,
+            "{} is let go: {error}; it begins with {}",
+            self.from,
+            Shown(&self.bytes)
+        );
+        Errno::EPROTO
+    }
+
     /// Reads on; the byte order once the request is whole.
     fn read(&mut self) -> Result<Option<Endian>> {
         loop {
             let (want, endian) = match self.bytes.first_chunk::<CM_HEADER_LEN>() {
-                None => (CM_HEADER_LEN, None),
+                None => {
+                    CmHeader::check_front(&self.bytes).map_err(|error| self.estranged(error))?;
+                    (CM_HEADER_LEN, None)
+                }
                 Some(head) => {
-                    let head = CmHeader::parse(head).map_err(|error| {
-                        let from = self.from;
-                        fabric_core::warn!("tcp", Subsys::EpCtrl, "{from}: {error}");
-                        Errno::EPROTO
-                    })?;
+                    let head = CmHeader::parse(head).map_err(|error| self.estranged(error))?;
                     if head.kind != CmKind::Request {
                         return Err(Errno::EPROTO);
                     }

@@ -63,7 +63,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
             return target.attempts.end();
         }
         let port = target.address.port();
-        match target.attempts.fail(now, patience, met, port) {
+        match target.attempts.fail(now, patience, reason, met, port) {
             Some(at) => self.schedule(at, peer),
             None => self.not_to_be_reached(peer, reason),
         }

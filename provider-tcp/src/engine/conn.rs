@@ -75,6 +75,8 @@ pub(crate) struct Conn<S> {
 pub(crate) struct Layered {
     /// How it is named there.
     pub(crate) token: u64,
+    /// Whom it has asked for.
+    pub(crate) to: Option<crate::address::SocketAddress>,
     /// What goes with the request; later what has come with a refusal.
     pub(crate) words: Vec<u8>,
     /// Messages are not taken for the time being.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fabric_core::{Errno, Result, lock::Lock, log::Subsys, matching::PeerId, slab::Handle};
+use fabric_core::{
+    Errno, Result, lock::Lock, log::Subsys, matching::PeerId, shortage::explained, slab::Handle,
+};
 
 use super::{
     Core, Engine, LISTENER,
@@ -101,7 +103,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             return;
         }
         let port = target.address.port();
-        if let Some(at) = target.attempts.fail(now, patience, met, port) {
+        if let Some(at) = target.attempts.fail(now, patience, reason, met, port) {
             self.schedule(at, Due::Again(ep, peer));
             return;
         }
@@ -110,10 +112,11 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let address = target.address;
         let waiting = std::mem::take(&mut target.waiting);
         if let Some(local) = local {
-            fabric_core::warn!(
+            fabric_core::warn_few!(
                 "tcp",
                 Subsys::EpCtrl,
-                "{address} cannot be reached from {local}: {reason}"
+                "{address} cannot be reached from {local}: {}",
+                explained(reason)
             );
         }
         for op in waiting {
@@ -164,21 +167,24 @@ impl<L: Lock, N: Net> Engine<L, N> {
                     conn.deadline = Some(deadline);
                     match self.adopt(conn) {
                         Ok(handle) => self.schedule(deadline, Due::Handshake(handle)),
-                        Err(reason) => fabric_core::warn!(
+                        Err(reason) => fabric_core::warn_few!(
                             "tcp",
                             Subsys::EpCtrl,
-                            "{peer} is turned away: {reason}"
+                            "{peer} is turned away: {}",
+                            explained(reason)
                         ),
                     }
                 }
                 Err(Errno::EAGAIN) => return,
-                Err(Errno::EMFILE) => fabric_core::warn!(
+                Err(Errno::EMFILE) => fabric_core::warn_few!(
                     "tcp",
                     Subsys::EpCtrl,
-                    "a peer is turned away: this process has no descriptor left (ulimit -n)"
+                    "a peer is turned away: {}",
+                    explained(Errno::EMFILE)
                 ),
                 Err(reason) => {
-                    fabric_core::warn!("tcp", Subsys::EpCtrl, "accept fails: {reason}");
+                    let reason = explained(reason);
+                    fabric_core::warn_few!("tcp", Subsys::EpCtrl, "accept fails: {reason}");
                     self.net.watch_listener(ep.raw() ^ LISTENER, false);
                     self.schedule(self.net.now() + REST, Due::Listener(ep));
                     return;

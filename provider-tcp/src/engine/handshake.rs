@@ -13,6 +13,7 @@ use super::{
     Core, Engine, Ep, Identity,
     claims::Verdict,
     conn::{CM_MAX, State},
+    strangers::OF_ANOTHER_KIND,
 };
 use crate::{
     address::SocketAddress,
@@ -27,6 +28,7 @@ use crate::{
 
 /// What this side can do beyond the common protocol.
 const FEATURES: Features = Features::OPERATIONS;
+
 impl<L: Lock, N: Net> Engine<L, N> {
     /// Reads a connection's first message. `true` if there was something.
     pub(super) fn greet(&mut self, handle: Handle) -> bool {
@@ -37,16 +39,11 @@ impl<L: Lock, N: Net> Engine<L, N> {
             return false;
         }
         let have = conn.rx.carry.len();
-        let from = conn.from;
         let want = match cm_len(&conn.rx.carry) {
             Ok(want) => want,
             Err(error) => {
-                if let Some(from) = from {
-                    fabric_core::warn!("tcp", Subsys::EpCtrl, "{from} is let go: {error}");
-                } else {
-                    fabric_core::warn!("tcp", Subsys::EpCtrl, "{error}");
-                }
-                self.down(handle, Errno::EPROTO);
+                let bytes = std::mem::take(&mut conn.rx.carry);
+                self.estranged(handle, &bytes, &error.to_string());
                 return true;
             }
         };
@@ -73,6 +70,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let Some(conn) = self.conns.get_mut(handle) else { return };
         let message = std::mem::take(&mut conn.rx.carry);
         if let Err(reason) = self.greeted(handle, &message) {
+            if reason == Errno::EPROTO {
+                return self.estranged(handle, &message, OF_ANOTHER_KIND);
+            }
             self.down(handle, reason);
         } else if let Some(conn) = self.conns.get_mut(handle).filter(|conn| conn.claim.is_some()) {
             // It waits.
@@ -292,7 +292,7 @@ fn own_end(stream: &impl Stream, port: u16) -> Result<SocketAddress> {
 /// Bytes of the connection message that begins so, as far as they show.
 fn cm_len(bytes: &[u8]) -> std::result::Result<usize, CmError> {
     match bytes.first_chunk::<CM_HEADER_LEN>() {
-        None => Ok(CM_HEADER_LEN),
+        None => CmHeader::check_front(bytes).map(|()| CM_HEADER_LEN),
         Some(head) => Ok(CM_HEADER_LEN + CmHeader::parse(head)?.len),
     }
 }

@@ -92,7 +92,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let deadline = self.net.now() + patience;
         let mut conn = Conn::new(stream, ep, PeerId::MAX, State::Connecting);
         conn.deadline = Some(deadline);
-        conn.layer = Some(Layered { token: token.0, words: words.to_vec(), paused: false });
+        conn.layer =
+            Some(Layered { token: token.0, to: Some(to), words: words.to_vec(), paused: false });
         let handle = self.adopt(conn)?;
         self.schedule(deadline, Due::Handshake(handle));
         Ok(handle)
@@ -112,7 +113,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             self.down(handle, reason);
             return Err(reason);
         }
-        conn.layer = Some(Layered { token: token.0, words: Vec::new(), paused: false });
+        conn.layer = Some(Layered { token: token.0, to: None, words: Vec::new(), paused: false });
         self.layer_up(handle, &[]);
         Ok(())
     }

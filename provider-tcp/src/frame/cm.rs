@@ -3,6 +3,8 @@
 //! The connector sends a request, the acceptor a response or a reject. Peers read header and user
 //! data without waiting for the rest of either, so a [`CmMessage`] must leave in one send call.
 
+use std::fmt;
+
 use super::Endian;
 
 /// Bytes in front of the user data.
@@ -67,6 +69,21 @@ pub struct CmHeader {
 }
 
 impl CmHeader {
+    /// Checks what has come of a header: whoever says something else need not say much of it.
+    pub fn check_front(bytes: &[u8]) -> Result<(), CmError> {
+        let mut head = [0; CM_HEADER_LEN];
+        CmMessage::write_head(&mut head, CmKind::Request, 0);
+        let have = bytes.len().min(CM_HEADER_LEN);
+        // A length is two bytes, and the probe is one word.
+        let have = match have {
+            3 => 2,
+            25..CM_HEADER_LEN => 24,
+            have => have,
+        };
+        head[..have].copy_from_slice(&bytes[..have]);
+        Self::parse(&head).map(|_| ())
+    }
+
     /// Checks a header. Fields that no peer uses are not looked at.
     pub fn parse(bytes: &[u8; CM_HEADER_LEN]) -> Result<Self, CmError> {
         let [version, kind, len_high, len_low, .., p0, p1, p2, p3, p4, p5, p6, p7] = *bytes;
@@ -113,18 +130,43 @@ impl CmMessage {
             return Err(CmError::Length { found: data.len() });
         };
         place.copy_from_slice(data);
+        Self::write_head(&mut bytes, kind, data_len);
+        Ok(Self { bytes, len })
+    }
+
+    /// Fills a header of zeroes in.
+    fn write_head(bytes: &mut [u8], kind: CmKind, data_len: u16) {
         bytes[0] = VERSION;
         bytes[1] = kind as u8;
         bytes[2..4].copy_from_slice(&data_len.to_be_bytes());
         if kind != CmKind::Reject {
             bytes[24..32].copy_from_slice(&PROBE.to_ne_bytes());
         }
-        Ok(Self { bytes, len })
     }
 
     /// All of it.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
+    }
+}
+
+/// The first bytes of what is no connection message, as text or as numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a>(pub &'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = &self.0[..self.0.len().min(CM_HEADER_LEN)];
+        let plain = |byte: &u8| byte.is_ascii_graphic() || b" \t\r\n".contains(byte);
+        if bytes.iter().all(plain) {
+            return write!(f, "\"{}\"", bytes.escape_ascii());
+        }
+        let mut separator = "[";
+        for byte in bytes {
+            write!(f, "{separator}{byte:02x}")?;
+            separator = " ";
+        }
+        f.write_str("]")
     }
 }
 
@@ -172,6 +214,33 @@ mod tests {
         assert_eq!(reject[24..], [0; 8]);
         reject[24..].fill(0xa5);
         assert_eq!(CmHeader::parse(&reject).map(|head| head.endian), Ok(Endian::Native));
+    }
+
+    #[test]
+    fn strangers_are_shown() {
+        assert_eq!(Shown(b"SSH-2.0-x\r\n").to_string(), r#""SSH-2.0-x\r\n""#);
+        assert_eq!(Shown(&[3, 0, b'a']).to_string(), "[03 00 61]");
+        assert_eq!(Shown(&[b'a'; 1000]).to_string().len(), 34);
+        assert_eq!(Shown(&[]).to_string(), r#""""#);
+    }
+
+    #[test]
+    fn a_front_is_refused_as_soon_as_it_shows() {
+        for kind in [CmKind::Request, CmKind::Response, CmKind::Reject] {
+            for swapped in [false, true] {
+                let mut good = header(kind, &[0; 256]);
+                if swapped {
+                    good[24..].reverse();
+                }
+                for len in 0..=CM_HEADER_LEN {
+                    assert_eq!(CmHeader::check_front(&good[..len]), Ok(()), "{kind:?} {len}");
+                }
+            }
+        }
+        assert_eq!(CmHeader::check_front(b"S"), Err(CmError::Version { found: b'S' }));
+        assert_eq!(CmHeader::check_front(&[3, 2]), Err(CmError::Kind { found: 2 }));
+        assert_eq!(CmHeader::check_front(&[3, 0, 9]), Ok(()));
+        assert_eq!(CmHeader::check_front(&[3, 0, 9, 0]), Err(CmError::Length { found: 9 << 8 }));
     }
 
     #[test]

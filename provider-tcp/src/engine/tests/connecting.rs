@@ -3,14 +3,17 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use fabric_core::{Errno, flags::Flags, op::TxMeta};
+use fabric_core::{Errno, flags::Flags, mem::Buffers, op::TxMeta};
 
 use super::{
     net::{Script, Shared},
     node::{LIMITS, Node, introduce, iov, meta, pair, pattern, settle},
     stranger::{Claim, Stranger},
 };
-use crate::address::SocketAddress;
+use crate::{
+    address::SocketAddress,
+    net::{Net, Stream},
+};
 
 /// Both send before either has seen the other.
 fn reach_for_each_other(a: &mut Node, b: &mut Node) {
@@ -116,6 +119,37 @@ fn a_peer_may_start_later_and_has_to_come_in_time() {
     }
     assert_eq!((a.sent()[0].err().err, b.received().len()), (Errno::ECONNREFUSED, 0));
     a.assert_idle();
+}
+
+/// What answers is no peer, and will not become one: it is asked a few times only, and at once.
+#[test]
+fn a_stranger_at_the_port_of_a_peer() {
+    let shared = Shared::new(Script::default());
+    let mut a = Node::new(&shared, "10.0.0.1:0", "10.0.0.1:0", LIMITS);
+    let at: SocketAddr = "10.0.0.2:22".parse().unwrap();
+    let mut host = shared.host(at.ip());
+    host.bind(at).unwrap();
+    host.listen(1).unwrap();
+    a.av.insert(&SocketAddress::from(at).to_bytes(), None).unwrap();
+    let mut byte = [1];
+    for round in 1..3 {
+        a.send(meta(0, round), Some(1), &[iov(&mut byte)]).unwrap();
+        let mut guests = Vec::new();
+        for _ in 0..50 {
+            settle(&mut [&mut a]);
+            while let Ok(accepted) = host.accept() {
+                let mut guest = accepted.stream;
+                // Shorter than any connection message, and no more will come.
+                guest.send(b"SSH-2.0-x\r\n", &Buffers::EMPTY, false).unwrap();
+                guests.push(guest);
+            }
+            shared.wait(Duration::from_millis(10));
+        }
+        let sent = a.sent();
+        assert_eq!((guests.len(), sent.len()), (3, 1));
+        assert_eq!((sent[0].err().err, sent[0].err().entry.context), (Errno::EPROTO, round));
+        a.assert_idle();
+    }
 }
 
 /// Whoever has been connected to may take as long as it likes to answer.
