@@ -26,13 +26,18 @@ def packages(programs):
     missing = sorted({package for name, package in programs.items() if not shutil.which(name)})
     if not missing:
         return
-    command = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         sys.exit("please install: " + " ".join(missing))
-    say("installing " + " ".join(missing))
+    install(missing)
+
+
+def install(names):
+    """Installs Debian packages, after whoever else is doing that. Takes root."""
+    say("installing " + " ".join(names))
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    run(["apt-get", "update"], 300, env)
-    run(command, 600, env)
+    wait = ["-o", "DPkg::Lock::Timeout=300"]
+    run(["apt-get", *wait, "update"], 300, env)
+    run(["apt-get", *wait, "install", "-y", "--no-install-recommends", *names], 900, env)
 
 
 def venv(prefix=libraries.VENV, mpi=MPICH):

@@ -1,0 +1,64 @@
+"""The VM's process 1, in the host's file system: makes the network, runs the task, stops the VM."""
+
+import json
+import os
+import pathlib
+import resource
+import sys
+import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import events  # noqa: E402
+import links  # noqa: E402
+import work  # noqa: E402
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def main():
+    """A process of its own does the work; this one reaps what has lost its parent."""
+    worker = os.fork()
+    if worker == 0:
+        os.setsid()
+        perform()
+        os._exit(0)
+    while os.wait()[0] != worker:
+        pass
+    os.sync()
+    # QEMU was told to end where a computer would start again.
+    pathlib.Path("/proc/sysrq-trigger").write_text("b", encoding="ascii")
+
+
+def perform():
+    """The task, from its file to the last event."""
+    try:
+        prepare()
+        task = json.loads(pathlib.Path("/run/vm/task.json").read_bytes())
+        network = links.make(task["hosts"], task["kinds"], task["mtu"])
+        environment = {**task["environment"], **network.variables}
+        # The task's own programs come first, and those of root's are there, too.
+        environment["PATH"] = f"/run/vm/bin:{environment.get('PATH', PATH)}:{PATH}"
+        events.send("started")
+        work.run(task, network, environment)
+        events.send("ended")
+    except links.Broken as broken:
+        events.send("broken", text=str(broken))
+    except BaseException:
+        events.send("broken", text=traceback.format_exc())
+
+
+def prepare():
+    """Limits, and what differs from a computer that has started in the usual manner."""
+    os.environ.update(PATH=PATH, HOME="/root", LC_ALL="C.UTF-8")
+    for limit, value in (
+        (resource.RLIMIT_MEMLOCK, resource.RLIM_INFINITY),
+        (resource.RLIMIT_NOFILE, 65536),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(limit, (value, value))
+    # Sanitizers reserve more than there is.
+    pathlib.Path("/proc/sys/vm/overcommit_memory").write_text("1", encoding="ascii")
+
+
+if __name__ == "__main__":
+    main()
