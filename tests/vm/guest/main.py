@@ -9,7 +9,7 @@ import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import events  # noqa: E402
-import links  # noqa: E402
+import hosts  # noqa: E402
 import work  # noqa: E402
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -34,14 +34,14 @@ def perform():
     try:
         prepare()
         task = json.loads(pathlib.Path("/run/vm/task.json").read_bytes())
-        network = links.make(task["hosts"], task["kinds"], task["mtu"])
+        network = hosts.make(task["hosts"], task["kinds"], task["mtu"])
         environment = {**task["environment"], **network.variables}
         # The task's own programs come first, and those of root's are there, too.
         environment["PATH"] = f"/run/vm/bin:{environment.get('PATH', PATH)}:{PATH}"
         events.send("started")
         work.run(task, network, environment)
         events.send("ended")
-    except links.Broken as broken:
+    except hosts.Broken as broken:
         events.send("broken", text=str(broken))
     except BaseException:
         events.send("broken", text=traceback.format_exc())
