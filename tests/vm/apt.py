@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -21,31 +22,28 @@ RELEASE = "bookworm"
 
 def unfit():
     """Why this host cannot download and run Debian's kernels; `None` if it can."""
+    if os.uname().machine != "x86_64":
+        return f"it is made for x86-64, and this is {os.uname().machine}"
     if not shutil.which("apt-get") or not shutil.which("dpkg-query"):
         return "it takes Debian packages"
-    architecture = run(["dpkg", "--print-architecture"], 20).strip()
-    if architecture != "amd64":
-        return f"it is made for amd64, and this is {architecture}"
-    if all(suite != RELEASE for _, suite in _sites()):
-        return f"apt has no packages of Debian's release {RELEASE} here"
+    if platform.freedesktop_os_release().get("VERSION_CODENAME") != RELEASE:
+        return f"it is made for Debian's release {RELEASE}"
     return None
 
 
 def install(packages):
     """Installs what is not there yet. `Failed` where that takes root, with the names."""
-    missing = [name for name in packages if not installed(name)]
+    query = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages]
+    found = subprocess.run(
+        query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
+    )
+    there = {line.removesuffix(" installed") for line in found.stdout.splitlines()}
+    missing = [name for name in packages if name not in there]
     if not missing:
         return
     if os.geteuid() != 0:
         raise Failed(f"packages are missing, please install: {' '.join(missing)}")
     prepare.install(missing)
-
-
-def installed(package):
-    """Whether a package is installed."""
-    query = ["dpkg-query", "-W", "-f", "${db:Status-Status}", package]
-    found = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    return found.stdout == b"installed"
 
 
 class Archive:

@@ -16,10 +16,6 @@ import apt
 import initramfs
 from harness.children import Failed
 
-PACKAGES = [
-    *("qemu-system-x86", "busybox-static", "kmod", "zstd", "iproute2"),
-    *("ibverbs-providers", "ibverbs-utils", "rdmacm-utils"),
-]
 # Until the task starts; an emulated processor is slow, and shared with others.
 BOOT = {"kvm": 60, "tcg": 600}
 # Where KVM can run it at all, the kernel gives a sign of life within this.

@@ -17,14 +17,12 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import apt  # noqa: E402
 import kernels  # noqa: E402
 import machine  # noqa: E402
+import provision  # noqa: E402
 from harness.children import Failed  # noqa: E402
 
 LATE, BROKEN = 124, 125
-INHERITED = ("HOME", "USER", "LANG", "TERM", "TZ", "PATH", "LD_LIBRARY_PATH")
-FAMILIES = ("FI_", "LC_", "RUST_", "CARGO_", "RUSTUP_", "PERCALE_")
 # Of their own in the machine, and empty at first.
 PRIVATE = ("/run", "/dev", "/proc", "/sys")
 VARIABLES = """\
@@ -106,7 +104,7 @@ def perform(args):
     # Progress of what is installed must not be taken for the command's output.
     with contextlib.redirect_stdout(sys.stderr):
         kinds = ["rxe", "siw"] if args.link == "both" else [args.link]
-        kernel = prepare(args.kernel, kinds, args.refresh)
+        kernel = provision.prepare(args.kernel, kinds, args.refresh)
     note(f"kernel {kernel.release}")
     if args.prepare:
         return 0
@@ -114,7 +112,7 @@ def perform(args):
         "command": args.command,
         "folder": str(folder),
         "seconds": args.deadline,
-        "environment": environment(args.env),
+        "environment": provision.environment(args.env),
         "shares": {f"keep{n}": str(each.resolve()) for n, each in enumerate(args.keep)},
     }
     results = []
@@ -125,29 +123,6 @@ def perform(args):
     if not results:
         raise machine.Broken("the command has no result")
     return tell(results[0], args.deadline)
-
-
-def prepare(which, kinds, refresh=False):
-    """Installs and downloads what is needed; the kernel."""
-    reason = apt.unfit()
-    if reason:
-        raise Failed(f"this host cannot run the machine: {reason}")
-    with apt.locked():
-        apt.install(machine.PACKAGES)
-        kernel = kernels.get(which, refresh)
-        machine.initramfs.kernel_part(kernel, kinds)
-    return kernel
-
-
-def environment(additions):
-    """What the command's environment has of this one's, with additions."""
-    chosen = {k: v for k, v in os.environ.items() if k in INHERITED or k.startswith(FAMILIES)}
-    for addition in additions:
-        name, equals, value = addition.partition("=")
-        if not equals and name not in os.environ:
-            raise Failed(f"--env {name}: there is no such variable")
-        chosen[name] = value if equals else os.environ[name]
-    return chosen
 
 
 def show(data):

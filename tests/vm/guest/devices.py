@@ -78,6 +78,11 @@ def resources():
     return found
 
 
+def connections():
+    """The identifiers of connections and of listeners, as `rdma` lists them."""
+    return json.loads(command("rdma", "-j", "resource", "show", "cm_id"))
+
+
 def read(path, enter=()):
     """A file as it is seen there; nothing where it is not."""
     if enter:

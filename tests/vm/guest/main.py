@@ -8,9 +8,10 @@ import sys
 import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import command  # noqa: E402
 import events  # noqa: E402
 import hosts  # noqa: E402
-import work  # noqa: E402
+import jobs  # noqa: E402
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -39,7 +40,10 @@ def perform():
         # The task's own programs come first, and those of root's are there, too.
         environment["PATH"] = f"/run/vm/bin:{environment.get('PATH', PATH)}:{PATH}"
         events.send("started")
-        work.run(task, network, environment)
+        if "jobs" in task:
+            jobs.run(task, network, environment)
+        else:
+            command.run(task, environment)
         events.send("ended")
     except hosts.Broken as broken:
         events.send("broken", text=str(broken))
