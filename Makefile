@@ -18,7 +18,7 @@ HEADERS   := $(shell cd ffi/include && find rdma -type f -name '*.h')
 PRIVATE_LIBS := -lpthread -ldl -lm -lgcc_s
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi conformance fuzz bench bench-tcp lint install uninstall docs clean
+.PHONY: help build demo test test-mpi test-vm conformance fuzz bench bench-tcp lint install uninstall docs clean
 
 help: ## this list
 	@echo "Percale: libfabric.so.1 in Rust"
@@ -42,6 +42,9 @@ else
 	$(PYTHON) tests/mpi/run.py -p tcp
 	$(PYTHON) tests/mpi/run.py -p 'tcp;ofi_rxm'
 endif
+
+test-vm: build ## programs on soft RDMA devices, in virtual machines; VM="-v 'rping*'"
+	$(PYTHON) tests/vm/suite.py --all $(VM)
 
 conformance: build ## what the manual pages promise, asked of all providers; CONFORMANCE="-p tcp 'rma/*'"
 ifdef CONFORMANCE

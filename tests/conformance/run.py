@@ -49,6 +49,7 @@ def main():
         "--build-std", action="store_true", help="instrument Rust's standard library, too (rust-src)"
     )
     parser.add_argument("--valgrind", action="store_true", help="run it under memcheck")
+    parser.add_argument("--build", action="store_true", help="compile it and stop")
     parser.add_argument("--book", action="store_true", help="write the cases into the book and stop")
     args, rest = parser.parse_known_args()
     ours = args.library == "percale"
@@ -56,6 +57,8 @@ def main():
 
     prepare.packages({args.cc: "gcc"})
     program = instrumented(args) if args.sanitize else build(args.cc, args.debian_headers)
+    if args.build:
+        return 0
     if args.book:
         write_book(program)
         return 0

@@ -57,8 +57,8 @@ class Archive:
     def newest(self, pattern):
         """The newest of the packages `linux-image-(PATTERN)`: what the pattern stands for."""
         self.update()
-        names = self._apt("apt-cache", ["pkgnames", "linux-image-"], 60).split()
-        found = [match[1] for name in names if (match := re.fullmatch(f"linux-image-({pattern})", name))]
+        names = self._apt("apt-cache", ["pkgnames", "linux-image-"], 60)
+        found = re.findall(rf"^linux-image-({pattern})$", names, re.M)
         if not found:
             raise Failed(f"{', '.join(self._suites)} have no package linux-image-{pattern}")
         return max(found, key=numbers)

@@ -1,4 +1,4 @@
-"""The VM's first file system: drivers, busybox, a script that changes to the host's files, a task."""
+"""The VM's first file system: drivers, busybox, the script that goes on in the host's, the task."""
 
 import hashlib
 import json
@@ -91,7 +91,7 @@ def archive(files):
 
 
 def entry(number, name, mode, content):
-    """A file of the archive, or a folder: header, name, content, each from a multiple of four on."""
+    """A file or a folder in the archive: header, name, content, at multiples of four."""
     encoded = name.encode() + b"\0"
     fields = [number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(encoded), 0]
     head = b"070701" + b"".join(b"%08X" % field for field in fields) + encoded

@@ -1,6 +1,13 @@
 """The jobs that run in the machine. A job is a line; `$VM_...` are what tests/vm/run.py names."""
 
 import dataclasses
+import functools
+import json
+import sys
+from collections.abc import Callable
+
+from harness.children import run
+from harness.libraries import ROOT
 
 # Soft RoCE gives less than older libraries ask for as soon as they ask for many peers.
 # Where fi_pingpong serves.
@@ -29,6 +36,8 @@ class Job:
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     # From its start to its end, on a host with other things to do.
     seconds: int = 120
+    # What is to be built outside, before the machine starts: more of its environment.
+    build: Callable[[], dict[str, str]] | None = None
     # Its output ends with totals like those of cargo's tests, and they are what counts.
     counts: bool = False
     # The devices must hold afterwards what they held before.
@@ -39,7 +48,7 @@ class Job:
 
 def everything():
     """All jobs."""
-    return [*tools(), *debian()]
+    return [*tools(), *debian(), *ours()]
 
 
 def tools():
@@ -65,17 +74,65 @@ def debian():
     """The distribution's libfabric with itself."""
     yield fabric("msg", ("debian", "debian"))
     yield fabric("msg", ("debian", "debian"), hosts=2)
-    yield fabric("msg", ("debian", "debian"), options="-I 5 -S all -c", always=False, seconds=600)
-    yield fabric("dgram", ("debian", "debian"), always=False)
-    yield fabric("rdm", ("debian", "debian"), provider="verbs;ofi_rxm", always=False, environment=FEW)
+    yield fabric("msg", ("debian", "debian"), sizes="all", always=False, seconds=900)
+    yield fabric("dgram", ("debian", "debian"), sizes="1024", always=False)
+    rxm = {"provider": "verbs;ofi_rxm", "environment": FEW, "always": False}
+    yield fabric("rdm", ("debian", "debian"), **rxm)
 
 
-def fabric(endpoint, libraries, provider="verbs", hosts=1, options="-I 10 -S 65536 -c", **fields):
+def ours():
+    """This library, alone and with others."""
+    yield fabric("rdm", ("percale", "percale"), provider="tcp", hosts=2)
+
+
+def conformance(provider, endpoint, *cases, hosts=1, **fields):
+    """The conformance suite on this library."""
+    words = " ".join(f"'{case}'" for case in cases)
+    complete = "--complete" if endpoint == "rdm" else "--offered"
+    return Job(
+        f"conformance of {provider} {endpoint}{between(hosts)}",
+        f"build/conformance -p '{provider}' -e {endpoint} -n $VM_ADDR {complete} {words}",
+        libraries=("percale",),
+        hosts=hosts,
+        counts=True,
+        build=suite,
+        **fields,
+    )
+
+
+def rust(package, **fields):
+    """The tests of a package, as they were built outside."""
+    return Job(
+        f"tests of {package}",
+        "status=0; for program in $PROGRAMS; do $program || status=1; done; exit $status",
+        counts=True,
+        build=functools.partial(tests, package),
+        **fields,
+    )
+
+
+def suite():
+    """Compiles the conformance suite."""
+    run([sys.executable, ROOT / "tests" / "conformance" / "run.py", "--build"], 600)
+    return {}
+
+
+@functools.cache
+def tests(package):
+    """Builds a package's tests; where they are."""
+    command = ["cargo", "test", "-p", package, "--locked", "--no-run", "--message-format", "json"]
+    printed = run(command, 1200, cwd=ROOT).splitlines()
+    messages = [json.loads(line) for line in printed if line.startswith("{")]
+    programs = [message["executable"] for message in messages if message.get("executable")]
+    return {"PROGRAMS": " ".join(programs)}
+
+
+def fabric(endpoint, libraries, provider="verbs", hosts=1, sizes="65536", **fields):
     """The distribution's `fi_pingpong`; the libraries are those of server and client."""
     server, client = libraries
     way = f"{provider} {endpoint}, {server}" + ("" if server == client else f" - {client}")
-    program = f"fi_pingpong -p '{provider}' -e {endpoint} {options}"
-    title = f"fi_pingpong {way}{between(hosts)}"
+    program = f"fi_pingpong -p '{provider}' -e {endpoint} -I 5 -S {sizes} -c"
+    title = f"fi_pingpong {way}{between(hosts)}" + (", all sizes" if sizes == "all" else "")
     return pair(title, program, CONTROL, hosts=hosts, libraries=libraries, **fields)
 
 

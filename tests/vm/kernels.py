@@ -157,9 +157,13 @@ def decompress(data):
         return zlib.decompressobj(wbits=31).decompress(data)
     if data.startswith(b"\x28\xb5\x2f\xfd"):
         # The rest of a kernel's payload is not of the frame, which zstd complains about.
-        command = ["zstd", "-dc"]
         done = subprocess.run(
-            command, input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300, check=False
+            ["zstd", "-dc"],
+            input=data,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=300,
+            check=False,
         )
         if not done.stdout:
             raise Failed(f"zstd: {done.stderr.decode(errors='replace').strip()}")
@@ -168,5 +172,5 @@ def decompress(data):
 
 
 def module_name(path):
-    """`rdma_rxe` for `kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko.xz`; the kernel takes - for _."""
+    """`crc32c_intel` for `kernel/arch/x86/crypto/crc32c-intel.ko.xz`: the kernel takes - for _."""
     return pathlib.PurePath(path).name.split(".ko")[0].replace("-", "_")

@@ -10,7 +10,6 @@ the machine failed, and one line on stderr says how. 126, 127: the command canno
 
 import argparse
 import contextlib
-import os
 import pathlib
 import signal
 import sys

@@ -25,7 +25,9 @@ from harness import libraries, prepare  # noqa: E402
 from harness.children import Failed  # noqa: E402
 
 # As cargo's tests end, and as our own programs do.
-RESULT = re.compile(r"^(?:test result: \w+\. )?(\d+) passed[;,] (\d+) failed[;,] (\d+) (?:ignored|skipped)", re.M)
+RESULT = re.compile(
+    r"^(?:test result: \w+\. )?(\d+) passed[;,] (\d+) failed[;,] (\d+) (?:ignored|skipped)", re.M
+)
 PROGRAMS = {"fi_pingpong": "libfabric-bin"}
 # A machine that crashes is started again for the jobs that are left, so many times.
 BOOTS = 3
@@ -100,7 +102,7 @@ def arguments():
     )
     parser.add_argument("--all", action="store_true", help="those that `make test` leaves out, too")
     parser.add_argument("--list", action="store_true", help="name the jobs and stop")
-    parser.add_argument("--hosts", type=int, choices=[1, 2], help="jobs of one or of two hosts only")
+    parser.add_argument("--hosts", type=int, choices=[1, 2], help="jobs of so many hosts only")
     parser.add_argument("--kernel", choices=kernels.CHOICES, default=kernels.DEFAULT)
     parser.add_argument("-v", "--verbose", action="store_true", help="show what jobs print")
     parser.add_argument("names", nargs="*", help="jobs, by patterns as the shell's")
@@ -116,59 +118,58 @@ def perform(wanted, hosts, link, args, totals):
     """Does jobs of one kind of machine."""
     vm = machine.Machine(provision.prepare(args.kernel, [link]), [link], hosts)
     left = {job.name: job for job in wanted}
+    task = {"folder": str(libraries.ROOT), "environment": provision.environment([])}
     for _ in range(BOOTS):
         begin = time.monotonic()
-        running = []
+        at = []
 
         def handle(kind, event):
             if kind == "job":
-                running[:] = [event["name"], time.monotonic()]
+                at[:] = [event["name"]]
             elif kind == "result":
-                running.clear()
+                at.clear()
                 totals.add(left.pop(event["name"]), event, args.verbose)
 
         try:
-            told = [described(job) for job in left.values()]
-            seconds = sum(job.seconds + 30 for job in left.values())
-            vm.run(
-                {
-                    "jobs": told,
-                    "folder": str(libraries.ROOT),
-                    "environment": provision.environment([]),
-                },
-                seconds,
-                handle,
-            )
+            seconds = sum(job.seconds + 60 for job in left.values())
+            vm.run({**task, "jobs": list(map(described, left.values()))}, seconds, handle)
             took = time.monotonic() - begin
             print(f"machine: {hosts} with {link}, started in {vm.booted:.0f} s, over in {took:.0f} s")
-        except machine.Broken as broken:
-            # The job in which it broke, or all of them.
-            names = running[:1] or list(left)
-            for name in names:
-                empty = {"output": {}, "messages": [], "seconds": time.monotonic() - begin}
-                totals.add(left.pop(name), {"complaints": [str(broken)], **empty}, False)
+        except machine.Unstarted as failure:
+            abandon(left, list(left), failure, totals)
+        except machine.Broken as failure:
+            # The job that it was doing is to blame.
+            abandon(left, at, failure, totals)
         if not left:
             return
-    for job in left.values():
-        empty = {"output": {}, "messages": [], "seconds": 0}
-        totals.add(job, {"complaints": ["the machine crashed too often"], **empty}, False)
+    abandon(left, list(left), "the machine has crashed too often", totals)
+
+
+def abandon(left, names, why, totals):
+    """Counts jobs that have not been done as failed."""
+    for name in names:
+        result = {"complaints": [str(why)], "output": {}, "messages": [], "seconds": 0}
+        totals.add(left.pop(name), result, False)
 
 
 def described(job):
     """A job as the machine takes it."""
     known = {"percale": libraries.percale, "debian": libraries.debian}
-    ends = {"client": job.client} if job.server is None else {"server": job.server, "client": job.client}
-    told = {"name": job.name, "port": job.port, "tcp": job.tcp, "seconds": job.seconds, "leaks": job.leaks}
-    for number, (role, command) in enumerate(ends.items()):
-        library = known[job.libraries[number]]() if job.libraries else None
+    told = {"name": job.name, "port": job.port, "tcp": job.tcp}
+    told |= {"seconds": job.seconds, "leaks": job.leaks}
+    programs = {"server": job.server, "client": job.client}
+    for number, role in enumerate(role for role in programs if programs[role] is not None):
+        library, path = None, {}
         if job.libraries:
-            libraries.require(library and library.path.exists(), f"there is no {job.libraries[number]}")
-        path = {"LD_LIBRARY_PATH": str(library.directory)} if library else {}
+            name = job.libraries[number]
+            library = known[name]()
+            libraries.require(library and library.path.exists(), f"there is no library {name}")
+            path = {"LD_LIBRARY_PATH": str(library.directory)}
         told[role] = {
-            "command": command,
-            "host": "b" if role == "client" and job.hosts == 2 and job.server else "a",
+            "command": programs[role],
+            "host": "b" if job.hosts == 2 and number == 1 else "a",
             "library": library and str(library.path),
-            "environment": {**path, **job.environment},
+            "environment": {**path, **job.environment, **(job.build() if job.build else {})},
         }
     return told
 

@@ -181,9 +181,10 @@ def write_on(hosts):
     cases = []
     for name, host in hosts.items():
         settings = [f"{key}={value}" for key, value in host.variables.items()]
-        words = shlex.join([*host.enter, "env", *settings])
-        # A new mount namespace starts at its root.
-        cases.append(f"{name}) shift; exec {words} sh -c 'cd \"$0\" && exec \"$@\"' \"$PWD\" \"$@\" ;;\n")
+        # Whoever enters a mount namespace starts at its root.
+        there = ["sh", "-c", 'cd "$0" && exec "$@"']
+        words = shlex.join([*host.enter, "env", *settings, *there])
+        cases.append(f'{name}) shift; exec {words} "$PWD" "$@" ;;\n')
     usage = '*) echo "usage: on a|b COMMAND..." >&2; exit 125 ;;\n'
     ON.write_text(f'#!/bin/sh\ncase "$1" in\n{"".join(cases)}{usage}esac\n', encoding="ascii")
     ON.chmod(0o755)
