@@ -68,8 +68,8 @@ def loaded(session, name):
 class Messages:
     """The kernel's warnings and errors since this was made."""
 
-    # Said each time a program looks at the port of a netdev that has no speed.
-    USUAL = ("speed is unknown, defaulting",)
+    # Of ports whose netdev has no speed, and of emulated processors that were late.
+    USUAL = ("speed is unknown, defaulting", "hrtimer: interrupt took")
 
     def __init__(self):
         self._file = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
