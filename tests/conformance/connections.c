@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* How connections come and go: requests, answers, refusals, data beside them, names, ends. */
 #include "groups.h"
+#include "traffic.h"
 
 #include <stddef.h>
 #include <time.h>

@@ -6,10 +6,13 @@ use fabric_core::{
     Errno,
     completion::{Counter, CounterAttr},
     flags::Flags,
+    mem::Buffers,
     op::{RmaKind, TxMeta},
+    rdm_over_msg::Token,
 };
 
 use super::{
+    super::layer::Event,
     net::{HELD, Script, Shared},
     node::{Node, iov, meta, pair, pattern, settle, succeeded},
 };
@@ -182,4 +185,45 @@ fn a_write_without_an_answer_completes_as_it_leaves() {
     assert_eq!(failed.len(), 100 - left);
     assert_eq!(counter.read_error() as usize, 100 - left);
     a.assert_idle();
+}
+
+/// The protocol above takes an injected message for sent. One that does not enter the socket was none.
+#[test]
+fn the_protocol_above_hears_of_a_full_socket() {
+    let (_, mut a, mut b) = pair(Script { room: 1000, ..Script::default() });
+    for node in [&mut a, &mut b] {
+        node.engine.core.eps.get_mut(node.ep).unwrap().layer = Some(4096);
+    }
+    let to = b.name();
+    let conn = a.engine.layer_connect(a.ep, Token(1), to, &[]).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    let [Event::Requested { request, .. }] = b.engine.core.layer[..] else { panic!("no request") };
+    b.engine.core.layer.clear();
+    b.engine.layer_accept(request, Token(2), &[]).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    a.engine.core.layer.clear();
+    b.engine.core.layer.clear();
+    let (mut sent, mut refused) = (0, 0);
+    while sent < 500 {
+        let more = sent % 3 == 0;
+        match a.engine.layer_inject(conn, &[sent as u8; 50], &Buffers::EMPTY, more) {
+            Ok(()) => sent += 1,
+            Err(reason) => {
+                assert_eq!(reason, Errno::EAGAIN);
+                refused += 1;
+                assert!(
+                    a.engine.conns.get(conn).unwrap().tx.staged() < 60,
+                    "one has begun at most"
+                );
+                settle(&mut [&mut b, &mut a]);
+            }
+        }
+    }
+    assert!(refused > 10);
+    settle(&mut [&mut b, &mut a]);
+    let packets = b.engine.core.layer.iter().map(|event| match event {
+        Event::Packet { packet, .. } => packet[0],
+        _ => panic!("another event"),
+    });
+    assert!(packets.eq((0..500).map(|n| n as u8)));
 }
