@@ -217,7 +217,7 @@ known! {
     TCP_NODELAY = "tcp" "FI_TCP_NODELAY" Bool Rule::Truth, Some("1"),
         "send small segments at once (TCP_NODELAY)";
     TCP_COALESCE = "tcp" "FI_TCP_COALESCE" Bool Rule::Truth, Some("1"),
-        "send many small messages with one system call where a program posts them in a row";
+        "the kernel may gather small messages that a program posts in a row";
     TCP_STAGING = "tcp" "FI_TCP_STAGING_SBUF_SIZE" Int Rule::Number(0, TCP_BUFFER), Some("16384"),
         "bytes that small messages are gathered in before they are sent; 0 is FI_TCP_COALESCE=0";
     TCP_PREFETCH = "tcp" "FI_TCP_PREFETCH_RBUF_SIZE" Int Rule::Number(0, TCP_BUFFER), Some("16384"),
