@@ -210,7 +210,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
     #[inline]
     pub(super) fn dispatch(&mut self, handle: Handle, leave: Leave) {
         let Some(conn) = self.conns.get(handle).filter(|conn| !conn.tx.blocked) else { return };
-        // Company saves nothing that is much beside these.
+        // Beside so much, company saves nothing worth waiting for.
         let full = conn.tx.current.is_some() || conn.tx.staged() >= self.core.batch;
         match leave {
             Leave::Held if !full => {
