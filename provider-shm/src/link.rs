@@ -145,12 +145,14 @@ impl Link {
         // Looked at first: a message that is taken without a descriptor free for what comes with it
         // has lost that for ever.
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC | RecvFlags::PEEK;
-        let got =
-            match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
-                Ok(got) => got,
-                Err(Sys::AGAIN | Sys::INTR) => return Ok(None),
-                Err(e) => return Err(e.into()),
-            };
+        let got = beyond_reset(|| {
+            recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
+        });
+        let got = match got {
+            Ok(got) => got,
+            Err(Sys::AGAIN | Sys::INTR) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
         let mut fd = None;
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
@@ -165,7 +167,7 @@ impl Link {
             return Err(Errno::EMFILE);
         }
         // The rest of the message goes with its first byte.
-        recv(&self.socket, &mut [0u8; 1], RecvFlags::DONTWAIT)?;
+        beyond_reset(|| recv(&self.socket, &mut [0u8; 1], RecvFlags::DONTWAIT))?;
         let cut = lost || got.flags.contains(ReturnFlags::TRUNC);
         match parse(&bytes[..got.bytes], fd) {
             Some(said) if !cut => Ok(Some(said)),
@@ -200,6 +202,16 @@ impl Link {
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// Receives, once more after a reset. A peer that closes without having read all that we said resets the
+/// socket, which is told before, and only once, what it had said is given out; its end comes behind
+/// that in any case.
+fn beyond_reset<T>(mut receive: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    match receive() {
+        Err(Sys::CONNRESET) => receive(),
+        received => received,
     }
 }
 
@@ -295,6 +307,25 @@ mod tests {
         assert!(theirs.is_alive());
         drop(ours);
         assert!(!theirs.is_alive());
+        assert_eq!(theirs.hear().unwrap_err(), Errno::ECONNRESET);
+    }
+
+    #[test]
+    fn what_was_said_is_heard_though_our_own_words_were_not() {
+        let name = unique().unwrap();
+        let address = socket_address(&name).unwrap();
+        let listener = Listener::open(&address).unwrap();
+        let ours = Link::connect(&address).unwrap();
+        let hello = Hello { id: [7; 16], sleeps: true, probe: (1, 2), address: name };
+        ours.say_hello(&hello).unwrap();
+        let (segment, fd) =
+            crate::segment::Segment::create(crate::segment::cold().unwrap()).unwrap();
+        ours.give_ring(fd.as_fd(), segment.geometry()).unwrap();
+        let theirs = listener.accept().unwrap().unwrap();
+        theirs.say_hello(&hello).unwrap();
+        drop(ours);
+        assert!(matches!(theirs.hear(), Ok(Some(Said::Hello(said))) if said == hello));
+        assert!(matches!(theirs.hear(), Ok(Some(Said::Ring { .. }))));
         assert_eq!(theirs.hear().unwrap_err(), Errno::ECONNRESET);
     }
 
