@@ -205,6 +205,9 @@ pub struct RxAttr {
     pub iov_limit: usize,
 }
 
+/// `FI_SHARED_CONTEXT` in the numbers of contexts of an endpoint: one that others use as well.
+pub const SHARED_CONTEXT: usize = usize::MAX;
+
 /// `fi_ep_attr`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EpAttr {

@@ -10,6 +10,7 @@ mod interfaces;
 pub mod known;
 mod near;
 mod parse;
+mod ports;
 
 use std::{
     collections::HashSet,
@@ -17,10 +18,11 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-pub use conf::{Setting, Where, lookup};
+pub use conf::{Setting, Where, faults, lookup};
 pub use interfaces::{InterfaceFilter, Pattern, same_subnet};
 pub use known::{KNOWN, Known, Refused, refused};
 pub use near::{Suspect, nearest, suspects, warn_of_mistakes};
+pub use ports::TcpPorts;
 
 use crate::{Errno, Result};
 

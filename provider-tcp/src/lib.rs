@@ -23,6 +23,7 @@ pub use streams::TcpRxmEndpoint;
 use fabric_core::{
     attr::Info,
     discovery::{Rejection, Request, Source},
+    flags::Flags,
 };
 
 /// The tcp provider's side of discovery.
@@ -32,6 +33,10 @@ pub struct TcpSource;
 impl Source for TcpSource {
     fn name(&self) -> &str {
         offer::NAME
+    }
+
+    fn gained_by_sharing(&self) -> Flags {
+        offer::CAPS.difference(offer::MSG_CAPS)
     }
 
     /// Endpoints that are bound to all addresses have a fabric that is no subnet. Subnets come and go

@@ -1,27 +1,14 @@
 //! SETUP. What the environment says, in the engine's terms.
 
-use std::{sync::Once, time::Duration};
+use std::time::Duration;
 
-use fabric_core::{log::Subsys, param::known};
+use fabric_core::param::{TcpPorts, known};
 
 use crate::{engine::Buffering, net::Options};
 
 /// Ports to listen at where the application leaves the choice to us; `None` is the kernel's.
 pub(crate) fn ports() -> Option<(u16, u16)> {
-    let port = |n: usize| u16::try_from(n).unwrap_or(0);
-    let (low, high) = (port(known::TCP_PORT_LOW.size()), port(known::TCP_PORT_HIGH.size()));
-    if high != 0 && low > high {
-        static ONCE: Once = Once::new();
-        ONCE.call_once(|| {
-            let names = [known::TCP_PORT_LOW.name, known::TCP_PORT_HIGH.name].join(" and ");
-            fabric_core::warn!(
-                "tcp",
-                Subsys::EpCtrl,
-                "{names}: {low} to {high} is no range of ports; using any"
-            );
-        });
-    }
-    (high != 0 && low <= high).then_some((low.max(1), high))
+    TcpPorts::in_force().range
 }
 
 /// How long a peer may take to be reached.

@@ -67,6 +67,16 @@ impl ProviderFilter {
         self.0.as_ref().is_some_and(|list| !list.hide && list.names.is_empty())
     }
 
+    /// Whether it is a list of what is hidden.
+    pub fn hides(&self) -> bool {
+        self.0.as_ref().is_some_and(|list| list.hide)
+    }
+
+    /// Whether it is a list of what is shown, and has this provider in it.
+    pub fn names(&self, core: &str) -> bool {
+        !self.hides() && self.0.is_some() && self.may_offer(core)
+    }
+
     /// Entries that name no provider.
     pub fn strangers(&self, cores: &[&str]) -> Vec<&str> {
         self.0.as_ref().map_or_else(Vec::new, |list| strangers(&list.names, cores))
@@ -109,6 +119,11 @@ impl NameWish {
     /// Wanted parts that name no provider.
     pub fn strangers(&self, cores: &[&str]) -> Vec<&str> {
         strangers(&self.with, cores)
+    }
+
+    /// Whether it asks for the provider `core` by name.
+    pub fn names(&self, core: &str) -> bool {
+        self.with.iter().any(|name| name.eq_ignore_ascii_case(core))
     }
 
     /// Whether the provider `core` can have an offer that is meant.

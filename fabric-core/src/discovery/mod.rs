@@ -25,7 +25,8 @@ pub use request::Request;
 use crate::{
     Errno,
     attr::{
-        API_VERSION, DomainAttr, EpAttr, FabricAttr, Info, PROV_VERSION, RxAttr, TxAttr, Version,
+        API_VERSION, DomainAttr, EpAttr, EpType, FabricAttr, Info, PROV_VERSION, RxAttr,
+        SHARED_CONTEXT, TxAttr, Version,
     },
     flags::Flags,
     log::{Level, Subsys},
@@ -46,6 +47,12 @@ pub trait Source: Send + Sync {
     /// Whether this release has the provider at all; one that it lacks only explains itself.
     fn included(&self) -> bool {
         true
+    }
+
+    /// Capabilities that connected endpoints have only if they receive from a context that they
+    /// share, and are offered with to programs that ask for one.
+    fn gained_by_sharing(&self) -> Flags {
+        Flags::empty()
     }
 
     /// Whether offers to some request have a fabric of this name, although the listing has none: one
@@ -124,15 +131,14 @@ pub fn getinfo(
 
     let mut found = Vec::new();
     let mut misses = Vec::new();
-    let names = sources.iter().map(|source| source.name());
-    let cores: Vec<&str> = names.filter(|name| core_of(name) == *name).collect();
+    let cores = Cores::of(sources);
     warn_of_strangers(&cores);
-    if let Some(stranger) = filter.strangers(&cores).first() {
-        misses.push(vec![Rejection::no_such(FILTER, stranger, &cores)]);
+    if let Some(stranger) = filter.strangers(&cores.known).first() {
+        misses.push(vec![Rejection::no_such(FILTER, stranger, &cores.included)]);
     }
     let wish = name_hint(request).map(NameWish::parse).unwrap_or_default();
-    if let Some(stranger) = wish.strangers(&cores).first() {
-        misses.push(vec![Rejection::no_such(NAME_HINT, stranger, &cores)]);
+    if let Some(stranger) = wish.strangers(&cores.known).first() {
+        misses.push(vec![Rejection::no_such(NAME_HINT, stranger, &cores.included)]);
     }
     for source in sources {
         // Another name than those that were asked for is no news.
@@ -140,12 +146,16 @@ pub fn getinfo(
         if !wish.may_take(core) {
             continue;
         }
+        // Nor is what this release lacks, unless it is asked for.
+        if !source.included() && !wish.names(core) && !filter.names(core) {
+            continue;
+        }
         if !filter.may_offer(core) {
             misses.push(vec![Rejection::hidden(source.name(), filter)]);
             continue;
         }
         match probe(*source, request) {
-            Ok(offers) => collect(offers, request, filter, &mut found, &mut misses),
+            Ok(offers) => collect(*source, offers, request, filter, &mut found, &mut misses),
             Err(rejection) => misses.push(vec![*rejection]),
         }
     }
@@ -164,19 +174,39 @@ fn core_of(name: &str) -> &str {
     name.split(';').next().unwrap_or(name)
 }
 
+/// Providers without their layers.
+#[derive(Debug)]
+struct Cores<'a> {
+    /// Whose names mean something.
+    known: Vec<&'a str>,
+    /// Those of them that this release has.
+    included: Vec<&'a str>,
+}
+
+impl<'a> Cores<'a> {
+    fn of(sources: &[&'a dyn Source]) -> Self {
+        let cores = || sources.iter().filter(|source| core_of(source.name()) == source.name());
+        Self {
+            known: cores().map(|source| source.name()).collect(),
+            included: cores().filter(|s| s.included()).map(|source| source.name()).collect(),
+        }
+    }
+}
+
 /// Names in variables that no provider has, once per process.
-fn warn_of_strangers(cores: &[&str]) {
+fn warn_of_strangers(cores: &Cores<'_>) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // The library itself speaks as one, too.
-        let speakers: Vec<&str> = cores.iter().copied().chain(["core"]).collect();
-        for (known, names) in [(&known::PROVIDER, cores), (&known::LOG_PROV, &speakers)] {
+        for (known, speaker) in [(&known::PROVIDER, None), (&known::LOG_PROV, Some("core"))] {
             let filter = known.text().map(|text| ProviderFilter::parse(&text)).unwrap_or_default();
-            for stranger in filter.strangers(names) {
+            // The library itself speaks as one, too.
+            let names: Vec<&str> = cores.known.iter().copied().chain(speaker).collect();
+            for stranger in filter.strangers(&names) {
+                let offered: Vec<&str> = cores.included.iter().copied().chain(speaker).collect();
                 crate::log::of_settings(format_args!(
                     "{}: there is no provider {stranger:?} here, but {}",
                     known.name,
-                    names.join(", ")
+                    offered.join(", ")
                 ));
             }
         }
@@ -200,6 +230,7 @@ fn probe(source: &dyn Source, request: &Request<'_>) -> Result<Vec<Info>, Box<Re
 }
 
 fn collect(
+    source: &dyn Source,
     offers: Vec<Info>,
     request: &Request<'_>,
     filter: &ProviderFilter,
@@ -214,7 +245,36 @@ fn collect(
         }
         match satisfy(&offer, request) {
             Ok(info) => found.push(info),
-            Err(reasons) => misses.push(reasons),
+            Err(mut reasons) => {
+                advise_sharing(source.gained_by_sharing(), &offer, request, &mut reasons);
+                misses.push(reasons);
+            }
+        }
+    }
+}
+
+/// Where a shared receive context brings what is missed, that is the way out.
+fn advise_sharing(gained: Flags, offer: &Info, request: &Request<'_>, reasons: &mut [Rejection]) {
+    let Some(hints) = request.hints else { return };
+    let connected = offer
+        .ep
+        .as_ref()
+        .is_some_and(|ep| ep.ep_type == EpType::Msg as u32 && ep.rx_ctx_cnt != SHARED_CONTEXT);
+    let caps = |info: &Info, attribute| match attribute {
+        "caps" => Some(info.caps),
+        "tx_attr.caps" => info.tx.as_ref().map(|tx| tx.caps),
+        "rx_attr.caps" => info.rx.as_ref().map(|rx| rx.caps),
+        _ => None,
+    };
+    for reason in reasons.iter_mut().filter(|_| connected) {
+        let wanted = caps(hints, reason.attribute).unwrap_or_default();
+        let missed = wanted - caps(offer, reason.attribute).unwrap_or_default();
+        if !missed.is_empty() && gained.contains(missed) {
+            reason.fix = format!(
+                "receive from a shared context (ep_attr.rx_ctx_cnt = FI_SHARED_CONTEXT), which has \
+                 {}, or use FI_EP_RDM",
+                Names("FI_", missed)
+            );
         }
     }
 }
@@ -225,8 +285,9 @@ fn nearest_first(mut misses: Vec<Vec<Rejection>>) -> Vec<Rejection> {
     misses.sort_by_key(|reasons| (reasons.first().map(Rejection::distance), reasons.len()));
     let mut report: Vec<Rejection> = Vec::new();
     for rejection in misses.into_iter().flatten() {
-        if !report.contains(&rejection) {
-            report.push(rejection);
+        match report.iter_mut().find(|told| told.is_like(&rejection)) {
+            Some(told) => told.add_domains(rejection.domains),
+            None => report.push(rejection),
         }
     }
     report

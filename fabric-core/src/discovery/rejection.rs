@@ -12,12 +12,15 @@ use crate::{
 
 /// One reason why one offer was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{provider}{}: {attribute}: wanted {wanted}, offered {offered}; {fix}", endpoint(*.ep_type))]
+#[error("{}: {attribute}: wanted {wanted}, offered {offered}; {fix}", self.subject())]
 pub struct Rejection {
     /// The provider's name, with layers.
     pub provider: String,
     /// The endpoint type of the offer, if it came to that.
     pub ep_type: EpType,
+    /// The domains of the offers that this is the reason for, in the order of the listing: their
+    /// interfaces or devices. Empty for providers with one domain, and if it did not come to offers.
+    pub domains: Vec<String>,
     /// The attribute in question, as the C interface spells it: `domain_attr.mr_mode`.
     pub attribute: &'static str,
     /// What the hints ask for.
@@ -39,6 +42,7 @@ impl Rejection {
         Self {
             provider: provider.to_owned(),
             ep_type: EpType::Unspec,
+            domains: Vec::new(),
             attribute,
             wanted: provider.to_owned(),
             offered: offered.into(),
@@ -49,6 +53,8 @@ impl Rejection {
     pub(super) fn hidden(provider: &str, filter: &ProviderFilter) -> Self {
         let fix = if filter.is_empty() {
             "FI_PROVIDER is set and empty, which hides everything; unset it"
+        } else if filter.hides() {
+            "FI_PROVIDER begins with ^ and hides what it names; take the name off it, or unset it"
         } else {
             "name the provider in FI_PROVIDER, or unset it"
         };
@@ -74,6 +80,35 @@ impl Rejection {
         )
     }
 
+    /// Whom it is about: the provider and, as far as it came to offers, their type and domains.
+    pub fn subject(&self) -> String {
+        let ep_type = match self.ep_type {
+            EpType::Unspec => None,
+            other => Some(type_name(other as u32)),
+        };
+        let domains = (!self.domains.is_empty()).then(|| self.domains.join(", "));
+        match (ep_type, domains) {
+            (None, None) => self.provider.clone(),
+            (Some(one), None) | (None, Some(one)) => format!("{} ({one})", self.provider),
+            (Some(ep_type), Some(on)) => format!("{} ({ep_type} on {on})", self.provider),
+        }
+    }
+
+    /// Whether the other one is the same but for the domains.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let domains = Vec::new;
+        Self { domains: domains(), ..self.clone() } == Self { domains: domains(), ..other.clone() }
+    }
+
+    /// The same reason holds for these, too.
+    pub(super) fn add_domains(&mut self, domains: Vec<String>) {
+        for domain in domains {
+            if !self.domains.contains(&domain) {
+                self.domains.push(domain);
+            }
+        }
+    }
+
     /// How far away the offer is: other hints, another name, another machine or release.
     pub(super) fn distance(&self) -> u8 {
         match self.attribute {
@@ -81,15 +116,6 @@ impl Rejection {
             _ if self.ep_type == EpType::Unspec => 2,
             _ => 0,
         }
-    }
-}
-
-const fn endpoint(ep_type: EpType) -> &'static str {
-    match ep_type {
-        EpType::Unspec => "",
-        EpType::Msg => " (FI_EP_MSG)",
-        EpType::Dgram => " (FI_EP_DGRAM)",
-        EpType::Rdm => " (FI_EP_RDM)",
     }
 }
 
@@ -168,6 +194,7 @@ mod tests {
         let rejection = Rejection {
             provider: "verbs".into(),
             ep_type: EpType::Msg,
+            domains: vec!["mlx5_0".into(), "mlx5_1".into()],
             attribute: "domain_attr.mr_mode",
             wanted: "0".into(),
             offered: "FI_MR_LOCAL".into(),
@@ -175,7 +202,7 @@ mod tests {
         };
         assert_eq!(
             rejection.to_string(),
-            "verbs (FI_EP_MSG): domain_attr.mr_mode: wanted 0, offered FI_MR_LOCAL; \
+            "verbs (FI_EP_MSG on mlx5_0, mlx5_1): domain_attr.mr_mode: wanted 0, offered FI_MR_LOCAL; \
              add FI_MR_LOCAL to hints->domain_attr->mr_mode"
         );
     }

@@ -151,3 +151,92 @@ fn names_that_nobody_has() {
     let [only] = error.rejections() else { panic!("{error}") };
     assert_eq!(only.provider, "tcp");
 }
+
+/// What this release lacks is no news to who does not ask for it.
+#[test]
+fn a_provider_that_is_not_included_is_silent_unless_it_is_named() {
+    struct Absent;
+    impl Source for Absent {
+        fn name(&self) -> &str {
+            "verbs"
+        }
+        fn included(&self) -> bool {
+            false
+        }
+        fn offers(&self, _: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
+            Err(Box::new(Rejection::unavailable("verbs", "provider", "nothing", "wait")))
+        }
+    }
+    let shm = Fixed::one("shm", shm());
+    let sources: [&dyn Source; 2] = [&Absent, &shm];
+    let about = |filter: &str, name: Option<&str>| {
+        let mut wish = hints();
+        wish.fabric.get_or_insert_default().prov_name = name.map(str::to_owned);
+        let request = Request { hints: Some(&wish), ..Request::default() };
+        let _ = getinfo(&sources, &request, &ProviderFilter::parse(filter));
+        last_report().iter().map(|r| (r.provider.clone(), r.offered.clone())).collect::<Vec<_>>()
+    };
+    let pair = |provider: &str, offered: &str| (provider.to_owned(), offered.to_owned());
+    assert_eq!(about("^", None), []);
+    assert_eq!(about("^tcpp", None), [pair("core", "shm")]);
+    assert_eq!(about("verbs,shm", None), [pair("verbs", "nothing")]);
+    assert_eq!(about("^", Some("verbs")), [pair("verbs", "nothing")]);
+}
+
+#[test]
+fn the_fix_for_a_hidden_provider_fits_the_list() {
+    let source = Fixed::one("shm", shm());
+    let fix = |filter: &str| {
+        let filter = ProviderFilter::parse(filter);
+        let error = getinfo(&[&source], &Request::default(), &filter).unwrap_err();
+        error.rejections().last().unwrap().fix.clone()
+    };
+    assert!(fix("^shm").contains("begins with ^"));
+    assert!(fix("tcp").starts_with("name the provider"));
+    assert!(fix("").contains("empty"));
+}
+
+#[test]
+fn reasons_tell_the_domains_that_they_hold_for() {
+    let offer = |domain: &str| {
+        let mut info = needy();
+        info.domain.as_mut().unwrap().name = Some(domain.to_owned());
+        info
+    };
+    let source = Fixed::many("far", vec![offer("eth0"), offer("eth1")]);
+    let mut wish = needy();
+    wish.domain.as_mut().unwrap().name = None;
+    wish.caps = Flags::HMEM;
+    let error = ask(&source, &wish).unwrap_err();
+    let caps: Vec<_> = error.rejections().iter().filter(|r| r.attribute == "caps").collect();
+    assert_eq!(caps.len(), 1, "{error}");
+    assert_eq!(caps[0].domains, ["eth0", "eth1"]);
+    assert!(caps[0].subject().ends_with(" on eth0, eth1)"), "{}", caps[0]);
+}
+
+/// Where a shared receive context has what is missed, the reason says so.
+#[test]
+fn a_shared_context_is_the_way_to_tags() {
+    struct Connected(Info);
+    impl Source for Connected {
+        fn name(&self) -> &str {
+            "far"
+        }
+        fn gained_by_sharing(&self) -> Flags {
+            Flags::TAGGED
+        }
+        fn offers(&self, _: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
+            Ok(vec![self.0.clone()])
+        }
+    }
+    let mut offer = needy();
+    offer.ep.as_mut().unwrap().ep_type = EpType::Msg as u32;
+    offer.caps -= Flags::TAGGED;
+    let fix = |caps: Flags| {
+        let wish = Info { caps, ..Info::default() };
+        let error = ask(&Connected(offer.clone()), &wish).unwrap_err();
+        error.rejections().iter().find(|r| r.attribute == "caps").unwrap().fix.clone()
+    };
+    assert!(fix(Flags::TAGGED).contains("FI_SHARED_CONTEXT"));
+    assert!(fix(Flags::TAGGED | Flags::HMEM).starts_with("do without"));
+}

@@ -95,8 +95,8 @@ pub struct Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Setting { value, origin } = &self.setting;
-        let Known { name, rule, default, .. } = self.known;
-        let used = default.unwrap_or("nothing");
+        let Known { name, rule, .. } = self.known;
+        let used = self.known.fallback().unwrap_or("nothing");
         write!(f, "{name}={value:?} ({origin}) is not {rule}; using {used}")
     }
 }
@@ -114,10 +114,19 @@ impl Known {
     /// The value in force and where it comes from; a refused value gives way to the default.
     /// `None`: there is neither.
     pub fn setting(&self) -> Option<Setting> {
-        lookup(self.name).filter(|setting| self.accepts(&setting.value)).or_else(|| {
-            let value = self.default?.to_owned();
-            Some(Setting { value, origin: Where::Default })
-        })
+        let set = lookup(self.name);
+        let value = match &set {
+            Some(setting) if self.accepts(&setting.value) => return set,
+            Some(_) => self.fallback(),
+            None => self.default,
+        };
+        Some(Setting { value: value?.to_owned(), origin: Where::Default })
+    }
+
+    /// What holds instead of a value that is refused: the default, but whoever sets a level wants to
+    /// see something.
+    fn fallback(&self) -> Option<&'static str> {
+        if std::ptr::eq(self, &raw const LOG_LEVEL) { Some("warn") } else { self.default }
     }
 
     /// The value as text.
@@ -328,5 +337,8 @@ mod tests {
             Refused { known: &SHM_TX_SIZE, setting }.to_string(),
             "FI_SHM_TX_SIZE=\"0\" (environment) is not a whole number from 1 to 1048576; using 1024"
         );
+        let setting = Setting { value: "loud".into(), origin: Where::File };
+        let refused = Refused { known: &LOG_LEVEL, setting }.to_string();
+        assert!(refused.ends_with("; using warn"), "{refused}");
     }
 }

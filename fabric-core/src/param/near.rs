@@ -3,8 +3,9 @@
 use std::sync::Once;
 
 use super::{
-    defined,
+    Where, conf, defined,
     known::{ELSEWHERE, refused},
+    ports::TcpPorts,
 };
 use crate::log;
 
@@ -16,27 +17,37 @@ const DISTANCE: usize = 2;
 pub struct Suspect {
     /// As it is set.
     pub name: String,
+    /// Where it is set.
+    pub origin: Where,
     /// What was probably meant.
     pub meant: String,
 }
 
-/// Looks at the whole environment.
+/// Looks at the whole environment, and at the file.
 pub fn suspects() -> Vec<Suspect> {
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let known: Vec<String> = defined().iter().map(|d| d.name.clone()).collect();
-    among(names, &known)
+    let mut found = among(set, Where::Environment, &known);
+    found.extend(among(conf::names().map(str::to_owned), Where::File, &known));
+    found
 }
 
 /// Warns of each suspect and of each value that is refused, once per process.
 pub fn warn_of_mistakes() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        for fault in conf::faults() {
+            log::of_settings(format_args!("{}: {fault}", Where::File));
+        }
         for refused in refused() {
             log::of_settings(format_args!("{refused}"));
         }
-        for Suspect { name, meant } in suspects() {
+        if let Some(fault) = TcpPorts::in_force().fault {
+            log::of_settings(format_args!("{fault}"));
+        }
+        for Suspect { name, origin, meant } in suspects() {
             log::of_settings(format_args!(
-                "{name} is set, but no such variable is read; did you mean {meant}?"
+                "{name} is set ({origin}), but no such variable is read; did you mean {meant}?"
             ));
         }
     });
@@ -48,13 +59,13 @@ pub fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&
     (far <= DISTANCE && far < word.len()).then_some(near)
 }
 
-fn among(names: impl Iterator<Item = String>, known: &[String]) -> Vec<Suspect> {
+fn among(names: impl Iterator<Item = String>, origin: Where, known: &[String]) -> Vec<Suspect> {
     names
         .filter(|name| name.starts_with("FI_"))
         .filter(|name| !known.contains(name) && !ELSEWHERE.contains(&name.as_str()))
         .filter_map(|name| {
             let meant = nearest(&name, known.iter().map(String::as_str))?.to_owned();
-            Some(Suspect { meant, name })
+            Some(Suspect { name, origin, meant })
         })
         .collect()
 }
@@ -98,7 +109,7 @@ mod tests {
             "FI_TCP_IFACE",
             "PATH",
         ];
-        let found = among(set.iter().map(ToString::to_string), &known);
+        let found = among(set.iter().map(ToString::to_string), Where::Environment, &known);
         let found: Vec<_> = found.iter().map(|s| (s.name.as_str(), s.meant.as_str())).collect();
         assert_eq!(
             found,

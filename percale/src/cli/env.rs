@@ -3,7 +3,7 @@
 use percale::{
     SOURCES,
     discovery::ProviderFilter,
-    param::{KNOWN, Known, Setting, Where, lookup, suspects},
+    param::{KNOWN, Known, Setting, TcpPorts, Where, faults, known, lookup, suspects},
 };
 
 use super::table::columns;
@@ -30,7 +30,17 @@ pub(super) fn states() -> Vec<State> {
         });
         State { known, setting: known.setting(), refused }
     };
-    KNOWN.iter().map(state).collect()
+    let mut states: Vec<State> = KNOWN.iter().map(state).collect();
+    if let Some(fault) = TcpPorts::in_force().fault {
+        for state in &mut states {
+            if [&known::TCP_PORT_LOW, &known::TCP_PORT_HIGH].contains(&state.known) {
+                let value = state.known.default.unwrap_or_default().to_owned();
+                state.setting = Some(Setting { value, origin: Where::Default });
+                state.refused.get_or_insert_with(|| fault.clone());
+            }
+        }
+    }
+    states
 }
 
 /// Names of providers that do not exist, where the variable is a list of providers.
@@ -53,7 +63,11 @@ pub(super) fn table() -> String {
     let mut wrong = String::new();
     for State { known, setting, refused } in states() {
         let origin = setting.as_ref().map_or(Where::Default, |s| s.origin).to_string();
-        let value = setting.map_or_else(|| "-".to_owned(), |s| s.value);
+        let value = match setting {
+            None => "-".to_owned(),
+            Some(setting) if setting.value.is_empty() => r#""""#.to_owned(),
+            Some(setting) => setting.value,
+        };
         rows.push(vec![known.name.to_owned(), value, origin, known.help.to_owned()]);
         if let Some(refused) = refused {
             wrong.push_str(&format!("{}: {refused}\n", known.name));
@@ -61,9 +75,12 @@ pub(super) fn table() -> String {
     }
     for suspect in suspects() {
         wrong.push_str(&format!(
-            "{} is set but not read; did you mean {}?\n",
-            suspect.name, suspect.meant
+            "{} is set ({}) but not read; did you mean {}?\n",
+            suspect.name, suspect.origin, suspect.meant
         ));
+    }
+    for fault in faults() {
+        wrong.push_str(&format!("{}: {fault}\n", Where::File));
     }
     let blank = if wrong.is_empty() { "" } else { "\n" };
     columns(&rows) + blank + &wrong

@@ -16,6 +16,7 @@ Examples:
   percale info                              what there is
   percale info --caps tagged,rma --why      what fits, and why the rest does not
   percale info --provider tcp --ep-type rdm
+  percale info --limits                     sizes of messages and queues, numbers of objects
   percale info --env                        the variables that are honoured
 
 Exit status: 0 if something fits, 1 if nothing does, 2 for a wrong command line.")]
@@ -32,13 +33,16 @@ pub(crate) struct Args {
     /// Print JSON: offers with every attribute, and the reasons for the others
     #[arg(long)]
     json: bool,
+    /// Print what each offer is limited to: sizes of messages and queues, numbers of objects
+    #[arg(long)]
+    limits: bool,
     /// Print every attribute
     #[arg(short, long)]
     verbose: bool,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let offers_too = args.why || args.verbose || !args.wish.is_empty();
+    let offers_too = args.why || args.verbose || args.limits || !args.wish.is_empty();
     if args.env && !offers_too {
         let text = if args.json { json::variables() } else { env::table() };
         return written(print(&text), ExitCode::SUCCESS);
@@ -61,6 +65,7 @@ fn listing(args: &Args, outcome: &Result<Vec<Info>, NoProvider>) -> String {
     }
     match outcome {
         Ok(infos) if args.verbose => text.push_str(&table::verbose(infos)),
+        Ok(infos) if args.limits => text.push_str(&table::limits(infos)),
         Ok(infos) => text.push_str(&table::brief(infos)),
         Err(error @ NoProvider::Version(_)) => eprintln!("percale: {error}"),
         Err(NoProvider::Rejected(_)) if args.why => {}
@@ -80,7 +85,11 @@ fn reasons(report: &[Rejection], found: bool) -> String {
     for r in report {
         text.push_str(&format!(
             "  {}: {}\n      wanted   {}\n      offered  {}\n      fix      {}\n",
-            r.provider, r.attribute, r.wanted, r.offered, r.fix
+            r.subject(),
+            r.attribute,
+            r.wanted,
+            r.offered,
+            r.fix
         ));
     }
     text

@@ -4,7 +4,9 @@ use std::fmt::{self, Write};
 
 use percale::{
     Info,
-    attr::{AvType, EpType, Progress, ResourceMgmt, Threading, addr_format, protocol},
+    attr::{
+        AvType, EpType, Progress, ResourceMgmt, SHARED_CONTEXT, Threading, addr_format, protocol,
+    },
     discovery::{Names, format_name},
     flags::Flags,
 };
@@ -42,12 +44,66 @@ pub(super) fn brief(infos: &[Info]) -> String {
             or_dash(fabric.prov_name),
             or_dash(fabric.name),
             or_dash(info.domain.as_ref().and_then(|d| d.name.clone())),
-            ep_type(info),
+            endpoint(info),
             reach(info.caps).to_owned(),
             kinds(info.caps),
         ]);
     }
     columns(&rows)
+}
+
+/// What each offer is limited to.
+pub(super) fn limits(infos: &[Info]) -> String {
+    const HEAD: [&str; 15] = [
+        "PROVIDER",
+        "DOMAIN",
+        "ENDPOINT",
+        "MESSAGE",
+        "INJECT",
+        "SENDS",
+        "RECEIVES",
+        "IOV",
+        "RMA IOV",
+        "MR IOV",
+        "REGIONS",
+        "ENDPOINTS",
+        "CQS",
+        "CQ DATA",
+        "KEY",
+    ];
+    let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
+    for info in infos {
+        let fabric = info.fabric.clone().unwrap_or_default();
+        let domain = info.domain.clone().unwrap_or_default();
+        let (tx, rx) = (info.tx.clone().unwrap_or_default(), info.rx.clone().unwrap_or_default());
+        let message = info.ep.as_ref().map_or(0, |ep| ep.max_msg_size);
+        let mut row = vec![or_dash(fabric.prov_name), or_dash(domain.name), endpoint(info)];
+        let amounts = [
+            message,
+            tx.inject_size,
+            tx.size,
+            rx.size,
+            tx.iov_limit.min(rx.iov_limit),
+            tx.rma_iov_limit,
+            domain.mr_iov_limit,
+            // None is stated.
+            if domain.mr_cnt == 0 { usize::MAX } else { domain.mr_cnt },
+            domain.ep_cnt,
+            domain.cq_cnt,
+            domain.cq_data_size,
+            domain.mr_key_size,
+        ];
+        row.extend(amounts.map(|amount| Value::Number(amount as u64).to_string()));
+        // Domains with the same limits share a row.
+        match rows.iter_mut().find(|told| told[0] == row[0] && told[2..] == row[2..]) {
+            Some(told) if told[1].split(", ").any(|name| name == row[1]) => {}
+            Some(told) => told[1] = format!("{}, {}", told[1], row[1]),
+            None => rows.push(row),
+        }
+    }
+    columns(&rows)
+        + "\nMESSAGE, INJECT, CQ DATA and KEY are bytes; SENDS and RECEIVES are operations of one \
+           endpoint, of which hints may ask for more.\n"
 }
 
 /// Every attribute.
@@ -143,8 +199,8 @@ pub(super) fn attributes(info: &Info) -> Vec<(&'static str, Value)> {
         all.size("ep_attr.max_order_war_size", ep.max_order_war_size);
         all.size("ep_attr.max_order_waw_size", ep.max_order_waw_size);
         all.text("ep_attr.mem_tag_format", format!("{:#018x}", ep.mem_tag_format));
-        all.size("ep_attr.tx_ctx_cnt", ep.tx_ctx_cnt);
-        all.size("ep_attr.rx_ctx_cnt", ep.rx_ctx_cnt);
+        all.contexts("ep_attr.tx_ctx_cnt", ep.tx_ctx_cnt);
+        all.contexts("ep_attr.rx_ctx_cnt", ep.rx_ctx_cnt);
         all.size("ep_attr.auth_key_size", ep.auth_key_size);
     }
     domain(info, &mut all);
@@ -205,6 +261,13 @@ impl Attributes {
         self.put(name, Value::Number(size as u64));
     }
 
+    fn contexts(&mut self, name: &'static str, count: usize) {
+        match count {
+            SHARED_CONTEXT => self.text(name, "FI_SHARED_CONTEXT".to_owned()),
+            count => self.size(name, count),
+        }
+    }
+
     fn number(&mut self, name: &'static str, number: u32) {
         self.put(name, Value::Number(u64::from(number)));
     }
@@ -228,6 +291,12 @@ fn word<T: fmt::Debug>(value: Option<T>) -> String {
 
 fn ep_type(info: &Info) -> String {
     word(EpType::from_raw(info.ep.as_ref().map_or(0, |ep| ep.ep_type)))
+}
+
+/// The type of endpoint, and whether it is one that receives from a shared context.
+fn endpoint(info: &Info) -> String {
+    let shared = info.ep.as_ref().is_some_and(|ep| ep.rx_ctx_cnt == SHARED_CONTEXT);
+    if shared { format!("{}, shared rx", ep_type(info)) } else { ep_type(info) }
 }
 
 const fn reach(caps: Flags) -> &'static str {
@@ -266,6 +335,11 @@ mod tests {
         assert!(text.contains("msg tagged rma atomic"), "{text}");
         let text = verbose(&infos);
         assert!(text.contains("ep_attr.max_msg_size") && text.contains("unlimited"), "{text}");
+        assert!(text.contains("FI_SHARED_CONTEXT"), "{text}");
         assert!(columns(&[]).is_empty());
+        let text = limits(&infos);
+        assert!(text.contains("shm") && text.contains("unlimited"), "{text}");
+        let doubled = [&infos[..], &infos].concat();
+        assert_eq!(limits(&doubled), text, "what is alike is told once");
     }
 }

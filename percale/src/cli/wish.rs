@@ -2,7 +2,7 @@
 
 use percale::{
     Info, all_duties,
-    attr::{API_VERSION, EpType, Progress, Threading, Version},
+    attr::{API_VERSION, EpType, Progress, SHARED_CONTEXT, Threading, Version},
     flags::{Flags, MrMode},
 };
 
@@ -18,6 +18,9 @@ pub(crate) struct Wish {
     /// Endpoint type
     #[arg(long, value_name = "TYPE", value_parser = ["msg", "dgram", "rdm"])]
     ep_type: Option<String>,
+    /// Receive from a context that endpoints share (FI_SHARED_CONTEXT)
+    #[arg(long)]
+    shared_rx: bool,
     /// Registration duties that the program takes on, as in local,prov_key; all when not given
     #[arg(long, value_name = "LIST", value_parser = mr_mode)]
     mr_mode: Option<MrMode>,
@@ -39,6 +42,7 @@ impl Wish {
     /// Whether nothing is wished for.
     pub(crate) fn is_empty(&self) -> bool {
         self.caps.is_empty()
+            && !self.shared_rx
             && self.mr_mode.is_none()
             && [&self.provider, &self.ep_type, &self.threading, &self.progress, &self.domain]
                 .iter()
@@ -75,6 +79,9 @@ impl Wish {
             Some("rdm") => EpType::Rdm,
             _ => EpType::Unspec,
         } as u32;
+        if self.shared_rx {
+            hints.ep.get_or_insert_default().rx_ctx_cnt = SHARED_CONTEXT;
+        }
         hints.fabric.get_or_insert_default().prov_name.clone_from(&self.provider);
         Some(hints)
     }

@@ -1,7 +1,7 @@
 //! SETUP. The kinds of endpoints, and in what they differ.
 
 use fabric_core::{
-    attr::{EpType, Info, protocol},
+    attr::{EpType, Info, SHARED_CONTEXT, protocol},
     discovery::Request,
     flags::Flags,
     param::known,
@@ -18,9 +18,6 @@ pub enum Kind {
     /// One connection that receives from a context shared with others, and with tags therefore.
     SharedMsg,
 }
-
-/// `FI_SHARED_CONTEXT`.
-const SHARED: usize = usize::MAX;
 
 const BOTH: Flags = Flags::MSG.union(Flags::RMA).union(PMEM);
 /// Not on processors whose caches cannot be written back.
@@ -118,7 +115,7 @@ impl Kind {
     pub(super) const fn rx_contexts(self) -> usize {
         match self {
             Self::Rdm | Self::Msg => 1,
-            Self::SharedMsg => SHARED,
+            Self::SharedMsg => SHARED_CONTEXT,
         }
     }
 
@@ -144,5 +141,5 @@ fn wants_shared(request: &Request<'_>) -> bool {
 
 /// Whether endpoints of this info, or those that hints are after, receive from a shared context.
 pub(crate) fn shares_receives(info: &Info) -> bool {
-    info.ep.as_ref().is_some_and(|ep| ep.rx_ctx_cnt == SHARED)
+    info.ep.as_ref().is_some_and(|ep| ep.rx_ctx_cnt == SHARED_CONTEXT)
 }

@@ -11,6 +11,7 @@ use crate::attr::{EpType, Info};
 pub(super) struct Check {
     provider: String,
     ep_type: EpType,
+    domains: Vec<String>,
     misses: Vec<Rejection>,
 }
 
@@ -18,7 +19,15 @@ impl Check {
     pub(super) fn of(info: &Info) -> Self {
         let provider = info.fabric.as_ref().and_then(|f| f.prov_name.clone()).unwrap_or_default();
         let ep_type = info.ep.as_ref().and_then(|ep| EpType::from_raw(ep.ep_type));
-        Self { provider, ep_type: ep_type.unwrap_or_default(), misses: Vec::new() }
+        let domain = info.domain.as_ref().and_then(|domain| domain.name.clone());
+        // A domain of the provider's own name tells nothing.
+        let domains = domain.filter(|name| !provider.split(';').any(|part| part == name));
+        Self {
+            provider,
+            ep_type: ep_type.unwrap_or_default(),
+            domains: domains.into_iter().collect(),
+            misses: Vec::new(),
+        }
     }
 
     pub(super) fn provider(&self) -> &str {
@@ -39,6 +48,7 @@ impl Check {
         self.misses.push(Rejection {
             provider: self.provider.clone(),
             ep_type: self.ep_type,
+            domains: self.domains.clone(),
             attribute,
             wanted: wanted.to_string(),
             offered: offered.to_string(),

@@ -2,12 +2,10 @@
 
 use super::{super::Request, caps, check::Check, domain};
 use crate::{
-    attr::{EpAttr, Info},
+    attr::{EpAttr, Info, SHARED_CONTEXT},
     flags::{Flags, Mode, Order},
 };
 
-/// `FI_SHARED_CONTEXT`: a context that is shared between endpoints.
-const SHARED: usize = usize::MAX;
 /// Tag formats below this have a name; the others describe bits.
 const NAMED_TAG_FORMATS: u64 = 1 << 16;
 
@@ -89,7 +87,7 @@ fn contexts(
     most_shared: usize,
     check: &mut Check,
 ) {
-    if want != SHARED {
+    if want != SHARED_CONTEXT {
         check.limit(attribute, want, most);
     } else if most_shared == 0 {
         check.refuse(attribute, "FI_SHARED_CONTEXT", most, "use a context of the endpoint's own");

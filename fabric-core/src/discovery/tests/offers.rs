@@ -16,6 +16,9 @@ impl Fixed {
     pub(super) fn one(name: &'static str, offer: Info) -> Self {
         Self { name, offers: vec![offer] }
     }
+    pub(super) fn many(name: &'static str, offers: Vec<Info>) -> Self {
+        Self { name, offers }
+    }
     pub(super) fn none(name: &'static str) -> Self {
         Self { name, offers: vec![] }
     }
