@@ -26,10 +26,14 @@ def page(provider, ours, theirs, mixed):
         "| | ranks | | tests | skipped | failed | deadline hit |",
         "|---|---:|---|---:|---:|---:|---:|",
     ]
+    partly = any(key not in theirs for key in ours)
     for key, row in sorted(ours.items()):
-        lines.append(line(key, row, theirs.get(key)))
+        mpi, ranks, what = key
+        # Where upstream was not run everywhere, the rows tell where it was.
+        mpi += " *" if partly and key in theirs else ""
+        lines.append(line((mpi, ranks, what), row, theirs.get(key, row)))
     for (mpi, ranks, what), row in sorted(mixed.items()):
-        lines.append(line((mpi, ranks, what), row, row))
+        lines.append(line((mpi, ranks, f"{what}, mixed"), row, row))
     table = "\n".join(lines) + "\n"
     begin, end = (mark.replace("PROVIDER", provider) for mark in MARKS)
     before, rest = PAGE.read_text(encoding="utf-8").split(begin)
@@ -44,15 +48,13 @@ def page(provider, ours, theirs, mixed):
 def line(key, row, other):
     """A row of the table."""
     mpi, ranks, what = key
-    cells = [cell(row[column], other and other[column]) for column in COLUMNS]
+    cells = [cell(row[column], other[column]) for column in COLUMNS]
     return f"| {mpi} | {ranks} | {what} | " + " | ".join(cells) + " |"
 
 
 def cell(ours, theirs):
     """Both figures, or one where they are equal."""
     ours, theirs = (len(x) if isinstance(x, list) else x for x in (ours, theirs))
-    if theirs is None:
-        return f"{ours} / not run"
     return f"{ours}" if theirs == ours else f"{ours} / {theirs}"
 
 

@@ -1,6 +1,14 @@
 //! The documents name what exists.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::BTreeSet, fs, net::TcpListener, path::Path, process::Command, thread,
+    time::Duration,
+};
+
+use percale_tests::{
+    programs::{Running, compile},
+    rig::scratch,
+};
 
 /// Every test that `docs/src/faults.md` names is a test of this tree, or a case of the conformance
 /// suite, which checks its own page.
@@ -27,6 +35,34 @@ fn tests_that_the_documents_name_exist() {
         }
     }
     assert!(named > 50, "only {named} tests are named");
+}
+
+/// The program in `README.md` is what it says: it compiles, and brings a text from one process to
+/// another over each provider that it names.
+#[test]
+fn the_first_program() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = fs::read_to_string(root.join("README.md")).expect("the page");
+    let source = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+    let (file, binary) = (scratch("hello.c"), scratch("hello"));
+    fs::write(&file, source.expect("a program")).expect("a file in the target directory");
+    compile(file.to_str().expect("a path of letters"), &binary);
+
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|any| any.local_addr());
+    let port = free.expect("a free port").port().to_string();
+    let name = format!("docs.{}", std::process::id());
+    for (provider, place) in [("shm", [name.as_str(), "1"]), ("tcp", ["127.0.0.1", &port])] {
+        let start = |arguments: &[&str]| {
+            let mut command = Command::new(&binary);
+            command.env("FI_PROVIDER", provider).args(place);
+            Running::start(command, arguments, Duration::from_secs(30))
+        };
+        let waits = start(&[]);
+        // Shared memory fails at once while nobody is there.
+        thread::sleep(Duration::from_secs(1));
+        assert_eq!(start(&["hello there"]).output(provider), "sent\n");
+        assert_eq!(waits.output(provider), "hello there\n");
+    }
 }
 
 /// Names of the functions behind `#[test]`.
