@@ -18,10 +18,13 @@ struct Args {
 enum Command {
     /// List what the providers offer, or why they do not
     Info(cli::info::Args),
+    /// Check this host for what keeps programs from working, and exchange messages
+    Doctor(cli::doctor::Args),
 }
 
 fn main() -> ExitCode {
     match Args::parse().command {
         Command::Info(args) => cli::info::run(&args),
+        Command::Doctor(args) => cli::doctor::run(&args),
     }
 }

@@ -1,5 +1,6 @@
 //! The subcommands.
 
+pub(crate) mod doctor;
 pub(crate) mod info;
 
 mod env;
