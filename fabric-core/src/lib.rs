@@ -8,6 +8,7 @@ pub mod atomic;
 pub mod attr;
 pub mod auto;
 pub mod av;
+pub mod backlog;
 pub mod bindings;
 pub mod closing;
 pub mod completion;

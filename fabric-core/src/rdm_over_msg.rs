@@ -18,11 +18,13 @@
 
 mod atomics;
 mod connect;
+mod credits;
 mod endpoint;
 mod failure;
 pub mod packet;
 mod peers;
 mod pieces;
+mod pressure;
 mod receive;
 pub mod record;
 mod remote;
@@ -42,13 +44,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use self::{
+    credits::Credits, peers::Peers, receive::Body, rendezvous::Transfer, segments::Assembly,
+    transmit::TxOp,
+};
 pub use self::{
     endpoint::MsgRdmEndpoint,
     transport::{Access, Address, Event, PRIVATE_DATA_MAX, Sent, Token, Transport},
 };
-use self::{peers::Peers, receive::Body, rendezvous::Transfer, segments::Assembly, transmit::TxOp};
 use crate::{
     av::Av,
+    backlog::Backlog,
     completion::Report,
     engine::Stats,
     inbox::Inbox,
@@ -67,7 +73,7 @@ pub struct Limits {
     /// Operations that wait to be sent before posts make progress.
     pub outstanding: usize,
     /// Largest message of one packet, and largest segment.
-    pub eager: u16,
+    pub eager: u32,
     /// Largest message that is sent in segments.
     pub segmented: usize,
     /// Announced messages are to be written by their senders, and not read by us.
@@ -113,7 +119,7 @@ pub(crate) struct Core<T: Transport, L: Lock> {
     assemblies: Slab<Assembly>,
     regions: Arc<MrTable>,
     /// Operations that wait to be sent.
-    queued: usize,
+    backlog: Backlog,
     /// Bytes of messages that wait for receives.
     kept: usize,
     /// Tells this endpoint from a later one at its address.
@@ -146,6 +152,7 @@ struct Conn<T: Transport> {
     assembling: Vec<(u64, Handle)>,
     /// Announced messages that the peer writes to us, by its names for them.
     written: Vec<(u64, Handle)>,
+    credits: Credits,
     listed: bool,
     paused: bool,
 }
@@ -183,6 +190,7 @@ impl<T: Transport> Conn<T> {
             queue: VecDeque::new(),
             assembling: Vec::new(),
             written: Vec::new(),
+            credits: None,
             listed: false,
             paused: false,
         }
@@ -211,7 +219,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
                 works: Slab::new(usize::MAX),
                 assemblies: Slab::new(usize::MAX),
                 regions,
-                queued: 0,
+                backlog: Backlog::new(limits.outstanding),
                 kept: 0,
                 owner: NonZeroU32::new(random() as u32).unwrap_or(NonZeroU32::MIN),
             },

@@ -1,7 +1,11 @@
 //! PENDING. Attempts to reach a peer, of endpoints that open connections on demand; and how such an
 //! endpoint is told from a later one at its address.
 
+mod asking;
+
 use std::time::{Duration, Instant};
+
+pub use asking::Asking;
 
 use crate::Errno;
 

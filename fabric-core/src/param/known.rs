@@ -182,7 +182,7 @@ const PORT: Rule = Rule::Number(0, u16::MAX as i64);
 const TCP_OPERATIONS: i64 = 1 << 16;
 const TCP_INJECT: i64 = 64 << 10;
 const TCP_BUFFER: i64 = 16 << 20;
-const RXM_SEGMENT: i64 = u16::MAX as i64;
+const RXM_PACKET: i64 = 16 << 20;
 const RXM_SEGMENTED: i64 = 1 << 30;
 const RXM_TX: i64 = 16384;
 const RXM_RX: i64 = 65536;
@@ -237,7 +237,7 @@ known! {
         "seconds without a sign of life of a peer's host after which the peer is dead; 0: never";
     TCP_EXTENSIONS = "tcp" "FI_TCP_EXTENSIONS" Bool Rule::Truth, Some("0"),
         "offer what only this library can do to programs that do not ask for it, too";
-    RXM_BUFFER_SIZE = "ofi_rxm" "FI_OFI_RXM_BUFFER_SIZE" Size Rule::Number(256, RXM_SEGMENT), Some("16384"),
+    RXM_BUFFER_SIZE = "ofi_rxm" "FI_OFI_RXM_BUFFER_SIZE" Size Rule::Number(256, RXM_PACKET), Some("16384"),
         "largest message of one packet; the same for all endpoints that talk to each other";
     RXM_SAR_LIMIT = "ofi_rxm" "FI_OFI_RXM_SAR_LIMIT" Size Rule::Number(0, RXM_SEGMENTED), Some("131072"),
         "largest message that is sent in packets; larger ones are read by their receivers";

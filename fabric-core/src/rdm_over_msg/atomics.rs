@@ -127,7 +127,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
 
 /// Largest payload of an atomic operation: both operands and comparands fit into one packet with the
 /// ranges.
-pub(super) const fn atomic_limit(eager: u16) -> usize {
+pub(super) const fn atomic_limit(eager: u32) -> usize {
     let room = (eager as usize).saturating_sub(RANGES) / 2;
     if room < ATOMIC_MAX { room } else { ATOMIC_MAX }
 }

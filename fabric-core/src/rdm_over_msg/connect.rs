@@ -8,13 +8,16 @@
 use std::{cmp::Ordering, time::Instant};
 
 use super::{
-    Address, Conn, Core, Engine, Requested, State, Token, Transport,
+    Address, Conn, Core, Engine, Requested, State, Token, Transport, credits,
     record::{Acceptance, ConnectionId, Features, FlowControl, Refusal, Request},
 };
 use crate::{Errno, Result, lock::Lock, log::Subsys, matching::PeerId, slab::Handle};
 
-/// Receives of an endpoint, as peers are told where nobody counts them.
-const RECEIVES: u32 = 4096;
+/// Receives of a connection, as peers are told. Where nobody counts them, any number will do.
+const fn receives<T: Transport>() -> u32 {
+    if T::RECEIVES == 0 { 4096 } else { T::RECEIVES }
+}
+
 /// What this side can do beyond the protocol.
 const FEATURES: Features = Features { transport: true };
 
@@ -59,7 +62,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         let patience = self.core.limits.connect;
         let Some(target) = self.core.peers.get_mut(peer) else { return };
         target.conn = None;
-        if target.waiting.is_empty() {
+        if !target.is_wanted() {
             return target.attempts.end();
         }
         let port = target.address.port();
@@ -71,10 +74,11 @@ impl<T: Transport, L: Lock> Engine<T, L> {
 
     /// Ends what waits for a peer.
     fn not_to_be_reached(&mut self, peer: PeerId, reason: Errno) {
-        let local = self.core.peers.local;
+        let (local, now) = (self.core.peers.local, self.transport.now());
         let Some(target) = self.core.peers.get_mut(peer) else { return };
         target.conn = None;
         target.attempts.end();
+        target.asking.fail(reason, now);
         let (address, waiting) = (target.address, std::mem::take(&mut target.waiting));
         if let Some(local) = local {
             let words = "cannot be reached from";
@@ -103,7 +107,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
     /// A peer asks for a connection.
     pub(super) fn requested(&mut self, requested: Requested<T>) {
         let Requested { request, from, data } = requested;
-        let parsed = match Request::parse(&data, self.core.limits.eager.into()) {
+        let parsed = match Request::parse(&data, self.core.limits.eager) {
             Ok(parsed) => parsed,
             Err(error) => {
                 crate::warn!("ofi_rxm", Subsys::EpCtrl, "{from} is refused: {error}");
@@ -165,7 +169,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         };
         let answer = Acceptance {
             id: self.core.id_for(peer),
-            receives: RECEIVES,
+            receives: receives::<T>(),
             flow_control: FlowControl::Off,
             features: FEATURES,
         };
@@ -176,6 +180,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
                 }
                 let mut conn = Conn::new(link, peer, State::Accepted);
                 conn.theirs = parsed.id.index;
+                conn.credits = credits::wanted::<T>(parsed.flow_control);
                 let _ = self.conns.insert(conn);
                 if let Some(target) = self.core.peers.get_mut(peer) {
                     // Of a connection to ourselves, the end that we opened is the one to send on.
@@ -203,6 +208,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
                 return self.give_up(handle, Errno::EPROTO);
             };
             conn.theirs = answer.id.index;
+            conn.credits = credits::wanted::<T>(answer.flow_control);
             if answer.features.and(FEATURES).transport {
                 self.transport.extend(conn.link);
             }
@@ -213,6 +219,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         conn.state = State::Open;
         if let Some(target) = self.core.peers.get_mut(conn.peer) {
             target.attempts.succeed();
+            target.asking.end();
             if target.conn == Some(handle) {
                 for work in &target.waiting {
                     if let Some(super::Work::Op(op)) = self.core.works.get_mut(*work) {
@@ -222,6 +229,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
                 conn.queue.append(&mut target.waiting);
             }
         }
+        self.give_credits(handle);
         self.pump(handle);
     }
 
@@ -237,7 +245,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         }
         target.conn = None;
         match Refusal::parse(data) {
-            Refusal::Known if !target.waiting.is_empty() => {
+            Refusal::Known if target.is_wanted() => {
                 // It asks for a connection itself. Should nothing come of that, it is over.
                 let at = target.attempts.yield_to_peer(self.transport.now());
                 self.schedule(at, peer);
@@ -278,8 +286,8 @@ impl<T: Transport, L: Lock> Core<T, L> {
         Some(Request {
             port: self.peers.local?.port(),
             flow_control: FlowControl::Off,
-            eager_limit: self.limits.eager.into(),
-            receives: RECEIVES,
+            eager_limit: self.limits.eager,
+            receives: receives::<T>(),
             id: self.id_for(peer),
             features: FEATURES,
         })

@@ -70,6 +70,11 @@ fn advance<T: Transport, L: Lock>(engine: &mut Engine<T, L>) {
     }
 }
 
+/// Largest message in segments: there are none where a segment's header has no room for its length.
+const fn segmented(eager: u32, limit: usize) -> usize {
+    if eager > u16::MAX as u32 { 0 } else { limit }
+}
+
 /// Before an endpoint goes: lets what the application has been told is sent leave, as long as the
 /// network takes it.
 fn settle<T: Transport, L: Lock>(engine: &mut Engine<T, L>) {
@@ -105,7 +110,7 @@ impl<T: Transport, L: Lock> Endpoint for MsgRdmEndpoint<T, L> {
         }
         check(info, T::CAPS)?;
         let (tx, rx) = (info.tx.as_ref(), info.rx.as_ref());
-        let eager = u16::try_from(known::RXM_BUFFER_SIZE.size()).unwrap_or(u16::MAX);
+        let eager = u32::try_from(known::RXM_BUFFER_SIZE.size()).unwrap_or(u32::MAX);
         let mut sizes = Sizes::of(info, SIZES);
         if info.caps.contains(Flags::ATOMIC) {
             sizes.atomic = atomic_limit(eager);
@@ -114,7 +119,7 @@ impl<T: Transport, L: Lock> Endpoint for MsgRdmEndpoint<T, L> {
             inject: sizes.inject,
             outstanding: sizes.tx.max(1),
             eager,
-            segmented: known::RXM_SAR_LIMIT.size(),
+            segmented: segmented(eager, known::RXM_SAR_LIMIT.size()),
             written: known::RXM_USE_RNDV_WRITE.truth(),
             min_multi_recv: MIN_MULTI_RECV,
             directed: info.caps.contains(Flags::DIRECTED_RECV),
@@ -122,7 +127,7 @@ impl<T: Transport, L: Lock> Endpoint for MsgRdmEndpoint<T, L> {
             rma_event: info.caps.contains(Flags::RMA_EVENT),
             connect: Duration::from_secs(known::TCP_CONNECT_TIMEOUT.size() as u64),
         };
-        let transport = T::open(domain, info, HEAD_LEN + usize::from(eager))?;
+        let transport = T::open(domain, info, HEAD_LEN + eager as usize)?;
         Ok(Arc::new(Self {
             engine: Guarded::new(Engine::new(transport, domain.regions().clone(), limits)),
             bindings: Bindings::new(domain),

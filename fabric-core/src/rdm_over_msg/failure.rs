@@ -64,7 +64,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         }
         self.core.peer_down(peer, Some(handle), reason);
         // What waits for an accepted connection that never came up goes to the next one.
-        if self.core.peers.get(peer).is_some_and(|p| p.conn.is_none() && !p.waiting.is_empty()) {
+        if self.core.peers.get(peer).is_some_and(|p| p.conn.is_none() && p.is_wanted()) {
             self.reach(peer);
         }
     }
@@ -143,11 +143,17 @@ impl<T: Transport, L: Lock> Core<T, L> {
         let address = target.address.to_bytes();
         let src = self.source(peer);
         let assemblies = &self.assemblies;
-        let keep = |body: &Body<T>| match body {
-            Body::Here(_) => true,
-            Body::Assembling(handle) => assemblies.get(*handle).is_some(),
-            Body::Announced { conn: of, .. } => Some(*of) != conn,
+        let gone = std::cell::Cell::new(0);
+        let keep = |body: &Body<T>| {
+            let keep = match body {
+                Body::Here(_) => true,
+                Body::Assembling(handle) => assemblies.get(*handle).is_some(),
+                Body::Announced { conn: of, .. } => Some(*of) != conn,
+            };
+            gone.set(gone.get() + usize::from(!keep));
+            keep
         };
         self.inbox.peer_down(&mut self.report, peer, src, reason, &address, keep);
+        self.let_go(peer, 0, gone.get());
     }
 }

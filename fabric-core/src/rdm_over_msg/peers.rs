@@ -6,13 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use super::Address;
+use super::{Address, pressure::Load};
 use crate::{
     Result,
     av::{Av, Routes, Sender},
     matching::PeerId,
     op::ADDR_UNSPEC,
-    reaching::Attempts,
+    reaching::{Asking, Attempts},
     slab::Handle,
 };
 
@@ -29,13 +29,15 @@ pub(super) struct Peer<A> {
     pub(super) conn: Option<Handle>,
     /// Operations that wait for a connection.
     pub(super) waiting: VecDeque<Handle>,
+    /// Operations that wait with the application.
+    pub(super) asking: Asking,
     pub(super) attempts: Attempts,
     /// What tells it from a later endpoint at its address, while it is connected.
     pub(super) owner: u32,
     /// How completions name it.
     sender: Sender,
-    /// Bytes of its messages that wait for receives.
-    pub(super) kept: usize,
+    /// What it makes wait here.
+    pub(super) load: Load,
 }
 
 /// All peers, by number.
@@ -179,10 +181,11 @@ impl<A: Address> Peer<A> {
             listed: None,
             conn: None,
             waiting: VecDeque::new(),
+            asking: Asking::default(),
             attempts: Attempts::default(),
             owner: 0,
             sender: Sender::default(),
-            kept: 0,
+            load: Load::default(),
         }
     }
 
@@ -195,11 +198,16 @@ impl<A: Address> Peer<A> {
         }
     }
 
+    /// Somebody waits for it to be reached.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.waiting.is_empty() || self.asking.is_pending()
+    }
+
     /// Something is under way.
     fn is_busy(&self) -> bool {
         self.conn.is_some()
             || !self.waiting.is_empty()
-            || self.kept != 0
+            || self.load.kept != 0
             || self.attempts.is_pending()
     }
 }

@@ -1,8 +1,4 @@
 //! HOT. What arrives: from packets to messages, and from messages to receives.
-//!
-//! A message without a receive is kept as it came, within a budget; beyond it the connection is
-//! paused, and with it everything behind the message. That is harmless only while nothing that the
-//! application waits for can be behind it, so the budget stretches where it does.
 
 use super::{
     Core, Engine, Token, Transport,
@@ -21,14 +17,6 @@ use crate::{
     op::{ADDR_UNSPEC, RecvOp},
     slab::Handle,
 };
-
-/// Bytes of one peer, and of all, that are kept without anybody waiting for what comes behind them.
-const KEPT_PEER: usize = 16 << 20;
-const KEPT_ALL: usize = 256 << 20;
-/// The same where somebody may be waiting.
-const KEPT_MAX: usize = 1 << 30;
-/// What keeping a message takes beside its bytes.
-const KEPT_EACH: usize = 128;
 
 /// The peer broke the protocol, or cannot be served any more; the connection ends.
 pub(super) type Broken = Errno;
@@ -59,6 +47,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         let handle = Handle::from_raw(token.0);
         let Some(conn) = self.conns.get(handle) else { return };
         let peer = conn.peer;
+        self.count_receive(handle);
         let outcome = match packet::parse(packet.as_ref()) {
             Ok(parsed) => match parsed.packet {
                 Packet::Eager(message) => self.eager(handle, peer, &message, packet),
@@ -161,7 +150,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
                 let Some(assembly) = self.core.assemblies.get_mut(handle) else { return };
                 let whole = assembly.is_whole();
                 let held = assembly.give_to(receive);
-                self.core.let_go(key.peer, held, 0);
+                self.core.let_go(key.peer, held, 1);
                 if whole {
                     self.core.assemblies.remove(handle);
                     let placed = receive.buffers.len().min(arrival.len);
@@ -169,6 +158,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
                 }
             }
             Body::Announced { conn, name, ranges } => {
+                self.core.let_go(key.peer, 0, 1);
                 self.transfer(conn, name, ranges, receive, arrival);
             }
         }
@@ -212,39 +202,12 @@ impl<T: Transport, L: Lock> Engine<T, L> {
                 if assembly.is_whole() {
                     self.core.assemblies.remove(handle);
                 }
-                self.core.let_go(key.peer, held, 0);
+                self.core.let_go(key.peer, held, 1);
             }
-            Body::Announced { conn, name, .. } => self.tell_read(conn, name),
-        }
-    }
-
-    /// Pauses a connection whose messages take too much memory.
-    #[inline]
-    pub(super) fn pause_if_full(&mut self, handle: Handle) {
-        let Some(conn) = self.conns.get_mut(handle) else { return };
-        if !conn.paused && self.core.is_full(conn.peer) {
-            conn.paused = true;
-            self.paused.push(handle);
-            self.transport.pause(conn.link, true);
-        }
-    }
-
-    /// Takes messages of a connection again.
-    #[inline]
-    pub(super) fn resume(&mut self, handle: Handle) {
-        let Some(conn) = self.conns.get_mut(handle) else { return };
-        if conn.paused {
-            conn.paused = false;
-            self.transport.pause(conn.link, false);
-            self.paused.retain(|paused| *paused != handle);
-        }
-    }
-
-    /// A receive has been posted: messages behind those that wait may have a place now.
-    #[cold]
-    fn resume_all(&mut self) {
-        for handle in std::mem::take(&mut self.paused) {
-            self.resume(handle);
+            Body::Announced { conn, name, .. } => {
+                self.core.let_go(key.peer, 0, 1);
+                self.tell_read(conn, name);
+            }
         }
     }
 }
@@ -271,37 +234,6 @@ impl<T: Transport, L: Lock> Core<T, L> {
     ) {
         let src = self.source(arrival.key.peer);
         how(&mut self.report, op, arrival, src);
-    }
-
-    /// Counts bytes of messages without a receive.
-    #[inline]
-    pub(super) fn hold(&mut self, peer: PeerId, len: usize, messages: usize) {
-        let len = len.saturating_add(KEPT_EACH * messages);
-        self.kept = self.kept.saturating_add(len);
-        if let Some(peer) = self.peers.get_mut(peer) {
-            peer.kept = peer.kept.saturating_add(len);
-        }
-    }
-
-    /// Bytes that were kept are not any more.
-    pub(super) fn let_go(&mut self, peer: PeerId, len: usize, messages: usize) {
-        let len = len.saturating_add(KEPT_EACH * messages);
-        self.kept = self.kept.saturating_sub(len);
-        if let Some(peer) = self.peers.get_mut(peer) {
-            peer.kept = peer.kept.saturating_sub(len);
-        }
-    }
-
-    /// Whether no more should be kept of a peer.
-    #[inline]
-    fn is_full(&self, peer: PeerId) -> bool {
-        let held = self.peers.get(peer).map_or(0, |peer| peer.kept);
-        if held <= KEPT_PEER && self.kept <= KEPT_ALL {
-            return false;
-        }
-        // What is waited for may be behind these messages.
-        let waited = self.inbox.posted_len() != 0 || !self.works.is_empty();
-        !waited || self.kept > KEPT_MAX
     }
 }
 

@@ -52,14 +52,17 @@ impl<T: Transport, L: Lock> Engine<T, L> {
 
     /// Takes an operation that cannot succeed.
     pub(super) fn fail(&mut self, op: TxOp<T>, reason: Errno) -> Result<()> {
-        let handle = self.core.works.insert(super::Work::Op(op)).map_err(|_| Errno::EAGAIN)?;
-        self.core.finish(handle, Err(reason));
+        self.core.tell(&op, Err(reason));
         Ok(())
     }
 
     /// A peer has read or written here.
     pub(super) fn accessed(&mut self, token: Token, kind: Flags, bytes: usize, data: Option<u64>) {
-        let Some(conn) = self.conns.get(Handle::from_raw(token.0)) else { return };
+        let handle = Handle::from_raw(token.0);
+        if data.is_some() {
+            self.count_receive(handle);
+        }
+        let Some(conn) = self.conns.get(handle) else { return };
         let src = self.core.source(conn.peer);
         self.core.stats.served += 1;
         self.core.report.accessed(Flags::RMA | kind, bytes, data, src);

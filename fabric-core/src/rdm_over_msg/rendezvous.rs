@@ -73,6 +73,8 @@ impl<T: Transport, L: Lock> Engine<T, L> {
                 self.core.stats.unexpected += 1;
                 let body = Body::Announced { conn: handle, name, ranges };
                 self.core.inbox.keep(&arrival, body);
+                self.core.hold(peer, 0, 1);
+                self.pause_if_full(handle);
             }
         }
         Ok(())
@@ -108,6 +110,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         let Ok(work) = self.core.works.insert(Work::Transfer(transfer)) else {
             return self.core.received(&receive, &arrival, Err(Errno::ENOMEM));
         };
+        self.core.count_transfer(arrival.key.peer, true);
         if self.core.limits.written {
             return self.ask_to_write(handle, work);
         }
@@ -269,6 +272,7 @@ impl<T: Transport, L: Lock> Core<T, L> {
         outcome: Result<()>,
     ) -> Option<(Handle, u64)> {
         let Some(Work::Transfer(transfer)) = self.works.remove(work) else { return None };
+        self.count_transfer(transfer.peer(), false);
         if let Some(exposure) = transfer.exposure {
             transport.withdraw(exposure);
         }

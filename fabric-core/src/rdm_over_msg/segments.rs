@@ -129,6 +129,7 @@ impl<T: Transport, L: Lock> Core<T, L> {
         if receive.is_none() {
             self.stats.unexpected += 1;
             self.inbox.keep(&arrival, Body::Assembling(handle));
+            self.hold(peer, 0, 1);
         }
         Ok(handle)
     }
@@ -167,7 +168,7 @@ impl<T: Transport, L: Lock> Core<T, L> {
         let Phase::Segments(segments) = &mut op.phase else { return Ok(()) };
         while segments.at < all.len() {
             let left = all.len() - segments.at;
-            let len = left.min(self.limits.eager.into());
+            let len = left.min(self.limits.eager as usize);
             let place = match segments.number {
                 0 => Place::First,
                 _ if len == left => Place::Last,

@@ -3,6 +3,7 @@
 mod connecting;
 mod hostile;
 mod node;
+mod pressure;
 mod storm;
 mod traffic;
 mod world;

@@ -17,15 +17,10 @@ use crate::{
 };
 
 /// Completion levels that need an answer from the peer.
-const ACKNOWLEDGED: Flags =
+pub(super) const ACKNOWLEDGED: Flags =
     Flags::DELIVERY_COMPLETE.union(Flags::TRANSMIT_COMPLETE).union(Flags::COMMIT_COMPLETE);
 /// What the transport is told of an operation.
 const PASSED_ON: Flags = ACKNOWLEDGED.union(Flags::MORE);
-/// Operations that wait to be sent before any more are refused.
-const QUEUED_MAX: usize = 64 << 10;
-/// Posts above an endpoint's size between two rounds of progress.
-const PROGRESS_EVERY: usize = 16;
-
 /// An operation of the application that waits or is under way.
 pub(super) struct TxOp<T: Transport> {
     pub(super) peer: PeerId,
@@ -37,7 +32,7 @@ pub(super) struct TxOp<T: Transport> {
     pub(super) payload: Payload,
     /// Remote CQ data.
     pub(super) data: Option<u64>,
-    /// Counted in `Core::queued`: nothing of it has left.
+    /// Counted in the backlog: not all of it has left.
     pub(super) queued: bool,
     pub(super) phase: Phase<T>,
 }
@@ -153,7 +148,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         }
         let acknowledged = !op.meta.silent && op.meta.flags.intersects(ACKNOWLEDGED);
         let kind = TxKind::Send { tagged: op.tagged, tag: op.tag };
-        if buffers.len() <= T::COPIED.min(core.limits.eager.into())
+        if buffers.len() <= T::COPIED.min(core.limits.eager as usize)
             && !acknowledged
             && !op.meta.flags.contains(Flags::FENCE)
             && let Some(handle) = core.peers.get(peer).and_then(|peer| peer.conn)
@@ -185,27 +180,17 @@ impl<T: Transport, L: Lock> Engine<T, L> {
 
     /// Takes an operation: into the queue of its connection, or of its peer if there is none.
     pub(super) fn post(&mut self, mut op: TxOp<T>) -> Result<()> {
-        let limit = self.core.limits.outstanding;
-        if self.core.queued >= limit {
-            // Two sides that only post would otherwise wait for each other for ever: those who post
-            // before they receive are refused late, and make progress all the while.
-            let full = self.core.queued >= QUEUED_MAX.max(limit);
-            if full || self.core.queued.is_multiple_of(PROGRESS_EVERY) {
-                self.progress();
-            }
-            if full {
-                return Err(Errno::EAGAIN);
-            }
-        }
+        self.make_room(op.peer)?;
         let peer = op.peer;
         let known = self.core.peers.get(peer).ok_or(Errno::EINVAL)?.conn;
         let open = known
             .filter(|conn| self.conns.get(*conn).is_some_and(|conn| conn.state == State::Open));
-        op.queued = true;
+        if open.is_none() && op.interest.silent {
+            return Err(self.not_yet(peer));
+        }
         op.conn = open;
+        self.core.has_to_wait(&mut op);
         let handle = self.core.works.insert(Work::Op(op)).map_err(|_| Errno::EAGAIN)?;
-        self.core.queued += 1;
-        self.core.stats.queued += 1;
         if let Some(open) = open
             && let Some(conn) = self.conns.get_mut(open)
         {
@@ -213,8 +198,6 @@ impl<T: Transport, L: Lock> Engine<T, L> {
             if !conn.listed {
                 self.pump(open);
             }
-            // What the application waits for may be behind messages that are not taken.
-            self.resume(open);
             return Ok(());
         }
         if let Some(peer) = self.core.peers.get_mut(peer) {
@@ -232,23 +215,12 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         if conn.state != State::Open {
             return;
         }
-        while let Some(answer) = conn.answers.front() {
-            if self.transport.inject(conn.link, answer, &Buffers::EMPTY, false).is_err() {
-                return self.list(handle);
-            }
-            conn.answers.pop_front();
+        if self.core.pump(&mut self.transport, conn).is_err() {
+            self.list(handle);
         }
-        while let Some(work) = conn.announced.front() {
-            if self.core.start(&mut self.transport, conn, *work).is_err() {
-                return self.list(handle);
-            }
-            conn.announced.pop_front();
-        }
-        while let Some(work) = conn.queue.front() {
-            if self.core.start(&mut self.transport, conn, *work).is_err() {
-                return self.list(handle);
-            }
-            conn.queue.pop_front();
+        // What the application waits for now may be behind messages that are not taken.
+        if !self.paused.is_empty() {
+            self.resume(handle);
         }
     }
 
@@ -303,21 +275,36 @@ impl<T: Transport, L: Lock> Engine<T, L> {
 }
 
 impl<T: Transport, L: Lock> Core<T, L> {
+    /// Hands what waits on a connection to the transport. An error: there is more, for later.
+    fn pump(&mut self, transport: &mut T, conn: &mut Conn<T>) -> Result<()> {
+        while let Some(answer) = conn.answers.front() {
+            transport.inject(conn.link, answer, &Buffers::EMPTY, false)?;
+            conn.answers.pop_front();
+        }
+        while let Some(work) = conn.announced.front() {
+            self.start(transport, conn, *work)?;
+            conn.announced.pop_front();
+        }
+        while let Some(work) = conn.queue.front() {
+            self.start(transport, conn, *work)?;
+            conn.queue.pop_front();
+        }
+        Ok(())
+    }
+
     /// Hands work to the transport; an error: it stays in front, and is tried again later.
     fn start(&mut self, transport: &mut T, conn: &Conn<T>, handle: Handle) -> Result<()> {
-        let token = Token(handle.raw());
-        if self.must_wait(handle) {
+        if let Some(Work::Transfer(transfer)) = self.works.get_mut(handle) {
+            return transfer.start(transport, conn, Token(handle.raw()));
+        }
+        // A cancelled operation leaves its handle behind.
+        let Some(Work::Op(op)) = self.works.get(handle) else { return Ok(()) };
+        if self.must_wait(op) {
             return Err(Errno::EAGAIN);
         }
-        let op = match self.works.get_mut(handle) {
-            Some(Work::Op(op)) => op,
-            Some(Work::Transfer(transfer)) => return transfer.start(transport, conn, token),
-            // A cancelled operation leaves its handle behind.
-            None => return Ok(()),
-        };
         let len = op.payload.buffers().len();
         match &op.kind {
-            TxKind::Send { .. } if len <= self.limits.eager.into() => {
+            TxKind::Send { .. } if len <= self.limits.eager as usize => {
                 self.start_eager(transport, conn, handle)
             }
             TxKind::Send { .. } if len <= self.limits.segmented => {
@@ -327,17 +314,6 @@ impl<T: Transport, L: Lock> Core<T, L> {
             TxKind::Read(_) | TxKind::Write(_) => self.start_remote(transport, conn, handle),
             TxKind::Atomic { .. } => self.start_atomic(transport, conn, handle),
         }
-    }
-
-    /// Whether an operation is fenced off by earlier ones of its connection that have not ended.
-    fn must_wait(&self, handle: Handle) -> bool {
-        let Some(Work::Op(op)) = self.works.get(handle) else { return false };
-        let fenced = op.interest.flags.contains(Flags::FENCE) && op.queued;
-        fenced
-            && self.works.iter().any(|(_, work)| match work {
-                Work::Op(other) => other.conn == op.conn && !other.queued,
-                Work::Transfer(_) => false,
-            })
     }
 
     fn start_eager(&mut self, transport: &mut T, conn: &Conn<T>, handle: Handle) -> Result<()> {
@@ -381,17 +357,15 @@ impl<T: Transport, L: Lock> Core<T, L> {
         Ok(())
     }
 
-    /// An operation waits no more.
-    pub(super) fn has_begun(&mut self, handle: Handle) {
-        if let Some(Work::Op(op)) = self.works.get_mut(handle) {
-            self.queued -= usize::from(std::mem::take(&mut op.queued));
-        }
-    }
-
     /// Ends an operation, exactly once, and tells its owner.
     pub(super) fn finish(&mut self, handle: Handle, outcome: Result<()>) {
         let Some(Work::Op(op)) = self.works.remove(handle) else { return };
-        self.queued -= usize::from(op.queued);
+        self.has_ended(&op);
+        self.tell(&op, outcome);
+    }
+
+    /// Tells the owner of an operation how it has ended.
+    pub(super) fn tell(&mut self, op: &TxOp<T>, outcome: Result<()>) {
         match outcome {
             Ok(()) => {
                 let len = op.payload.buffers().len();

@@ -153,8 +153,9 @@ pub trait Transport: Sized + Send + 'static {
     const RANGES: usize;
     /// Bytes of a message, headers apart, that are copied when they are sent, where that is possible.
     const COPIED: usize;
-    /// Receives of each connection that the engine must give credits for; zero if the transport sees
-    /// to it that no message finds no receive.
+    /// Receives that the transport keeps posted for each connection, for peers that count them to be
+    /// told of; zero if nobody needs to count. Whatever it is, a message that finds no receive must
+    /// wait, and not be lost.
     const RECEIVES: u32;
 
     /// Opens it, for messages of at most `packet` bytes.

@@ -67,7 +67,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// operation's own completion is there or on its way.
     pub(crate) fn cancel(&mut self, ep: Handle, context: usize) {
         let Some(state) = self.core.eps.get(ep) else { return };
-        let (rx, queued) = (state.rx, state.queued);
+        let (rx, queued) = (state.rx, state.backlog.len());
         if queued != 0
             && let Some(handle) = self.core.by_context.find(ep, context, &self.core.ops)
         {

@@ -11,17 +11,18 @@ use std::{
 use fabric_core::{
     Result,
     av::{Av, Routes, Sender},
+    backlog::Backlog,
     completion::Report,
     engine::Stats,
     lock::Lock,
     matching::PeerId,
     mr::MrTable,
     op::ADDR_UNSPEC,
-    reaching::{Attempts, random},
+    reaching::{Asking, Attempts, random},
     slab::Handle,
 };
 
-use super::{asking::Asking, forget::Forgotten, msg::Msg};
+use super::{forget::Forgotten, msg::Msg};
 use crate::address::SocketAddress;
 
 /// What an engine keeps to.
@@ -105,7 +106,7 @@ pub(crate) struct Ep<L: Lock> {
     pub(crate) nonce: NonZeroU32,
     pub(crate) epoch: u64,
     /// Operations that wait to be sent.
-    pub(crate) queued: usize,
+    pub(crate) backlog: Backlog,
     /// Data calls are accepted.
     pub(crate) enabled: bool,
     /// A connected endpoint's state; reliable datagrams have none.
@@ -129,7 +130,7 @@ impl<L: Lock> Ep<L> {
             local: None,
             nonce: NonZeroU32::new(random() as u32).unwrap_or(NonZeroU32::MIN),
             epoch: random(),
-            queued: 0,
+            backlog: Backlog::new(limits.outstanding),
             enabled: false,
             msg: None,
             layer: None,

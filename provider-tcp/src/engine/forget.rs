@@ -1,9 +1,9 @@
 //! SETUP. Peers that have come and gone are forgotten, so that no memory is held for every address
 //! that was ever seen.
 
-use fabric_core::{av::Sender, lock::Lock, matching::PeerId, slab::Handle};
+use fabric_core::{av::Sender, lock::Lock, matching::PeerId, reaching::Asking, slab::Handle};
 
-use super::{Engine, Ep, Peer, asking::Asking};
+use super::{Engine, Ep, Peer};
 use crate::{address::SocketAddress, net::Net};
 
 /// Peers that an endpoint has before it looks for some to forget.

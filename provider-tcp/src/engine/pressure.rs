@@ -5,11 +5,8 @@
 //! each other, with full sockets between them, would wait for each other for ever. So nobody of our
 //! own kind asks for more than [`ASKED_MAX`] answers at a time, which no target finds too many; other
 //! libraries ask for more, and always read on.
-//!
-//! *Operations.* Those that wait to be sent to a peer take as much of the endpoint's room as is left
-//! for its other peers, so that one that takes nothing is refused before the others are.
 
-use fabric_core::{Errno, Result, lock::Lock, matching::PeerId, slab::Handle};
+use fabric_core::{Errno, Result, backlog::Room, lock::Lock, matching::PeerId, slab::Handle};
 
 use super::{
     Engine, Ep,
@@ -24,55 +21,30 @@ pub(super) const ASKED_MAX: usize = 4096;
 /// may ask for, and as many announced messages of ours that it has asked for.
 const ANSWERS_MAX: usize = 2 * ASKED_MAX;
 
-/// Operations that wait to be sent, all peers together, before all but a few of each are refused.
-const QUEUED_MAX: usize = 128 << 10;
-/// Operations that may wait for a peer whatever waits for others.
-const QUEUED_MIN: usize = 16;
-/// Posts above an endpoint's size between two rounds of progress.
-const PROGRESS_EVERY: usize = 16;
-
 impl<L: Lock, N: Net> Engine<L, N> {
     /// Before an operation towards a peer is taken: makes progress if many wait. `EAGAIN`: too many.
-    ///
-    /// Two sides that only post would otherwise wait for each other for ever: those who post before
-    /// they receive are refused late, and make progress all the while.
+    #[inline]
     pub(super) fn make_room(&mut self, ep: Handle, peer: PeerId) -> Result<()> {
         let state = self.core.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;
-        if state.queued < state.limits.outstanding {
-            return Ok(());
-        }
-        let full = !state.has_room_for(peer);
-        if full || state.queued.is_multiple_of(PROGRESS_EVERY) {
+        let own = state.peers.get(peer as usize).map_or(0, |peer| peer.queued);
+        let room = state.backlog.room(own);
+        if room != Room::Some {
             self.progress();
         }
-        if full { Err(Errno::EAGAIN) } else { Ok(()) }
+        if room == Room::None { Err(Errno::EAGAIN) } else { Ok(()) }
     }
 }
 
 impl<L: Lock> Ep<L> {
-    /// Whether one more operation may wait for a peer: it has no more than what is left for others.
-    fn has_room_for(&self, peer: PeerId) -> bool {
-        let all = QUEUED_MAX.max(self.limits.outstanding.saturating_mul(2));
-        let own = self.peers.get(peer as usize).map_or(0, |peer| peer.queued);
-        own < all.saturating_sub(self.queued).max(QUEUED_MIN)
-    }
-
     /// An operation waits to be sent to a peer.
     pub(super) fn queued_for(&mut self, peer: PeerId) {
-        self.queued += 1;
-        if let Some(peer) = self.peers.get_mut(peer as usize) {
-            peer.queued += 1;
-        }
+        self.backlog.add(self.peers.get_mut(peer as usize).map(|peer| &mut peer.queued));
     }
 
     /// It does not any more, if it did.
     pub(super) fn taken_off(&mut self, op: &mut TxOp) {
-        if !std::mem::take(&mut op.queued) {
-            return;
-        }
-        self.queued -= 1;
-        if let Some(peer) = self.peers.get_mut(op.peer as usize) {
-            peer.queued -= 1;
+        if std::mem::take(&mut op.queued) {
+            self.backlog.remove(self.peers.get_mut(op.peer as usize).map(|peer| &mut peer.queued));
         }
     }
 }

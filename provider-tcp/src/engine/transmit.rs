@@ -44,7 +44,7 @@ pub(crate) struct TxOp {
     pub(crate) payload: Payload,
     /// Remote CQ data.
     pub(crate) data: Option<u64>,
-    /// Counted in `Ep::queued`, and `Peer::queued`.
+    /// Counted in `Ep::backlog`, and `Peer::queued`.
     pub(crate) queued: bool,
     /// Its header has asked for an acknowledgement, which ends it.
     pub(crate) acked: bool,

@@ -103,7 +103,7 @@ fn layered(info: Info, request: &Request<'_>) -> Info {
             tx_ctx_cnt: 1,
             rx_ctx_cnt: 1,
             max_ep_srx_ctx: 0,
-            caps: DOMAIN,
+            caps: DOMAIN - lacks,
             ..domain
         }),
         fabric: info

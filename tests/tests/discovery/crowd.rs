@@ -71,18 +71,21 @@ fn many_interfaces() {
     let (ours, upstream) = (library(), upstream());
     let program = scratch("fields-many");
     compile("fields.c", &program);
-    if ask(&program, &ours, &["version=2.5"]).is_empty() {
+    if ask(&program, &ours, "tcp", &["version=2.5"]).is_empty() {
         eprintln!("this build offers no tcp: nothing is tried");
         return;
     }
     let answer = scratch("fields-many.txt");
     let mut command = Command::new(&unshare[0]);
-    without_settings(&mut command).env("FIELDS", &program).env("ANSWER", &answer);
+    without_settings(&mut command)
+        .env("FI_PROVIDER", "tcp")
+        .env("FIELDS", &program)
+        .env("ANSWER", &answer);
     command.args(&unshare[1..]).args(["sh", "-c", CROWDED, "crowded"]).arg(&ours);
     command.args(&upstream);
     Running::start(command, &[], DEADLINE).finish_silently("many interfaces");
     let answer = fs::read_to_string(answer).expect("the answers");
-    let mut answers = answer.split("end \n").map(offers_in);
+    let mut answers = answer.split("end \n").map(|answer| offers_in(answer, "tcp"));
     let mut next = || answers.next().expect("an answer");
 
     let listing = next();

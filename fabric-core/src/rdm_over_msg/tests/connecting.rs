@@ -183,7 +183,7 @@ fn asks(owner: u32) -> Request {
     Request {
         port: 7,
         flow_control: FlowControl::On,
-        eager_limit: LIMITS.eager.into(),
+        eager_limit: LIMITS.eager,
         receives: 128,
         id: ConnectionId { owner, index: 42 },
         features: Features::default(),

@@ -42,7 +42,7 @@ impl Scene {
         let words = Request {
             port: 7,
             flow_control: FlowControl::Off,
-            eager_limit: LIMITS.eager.into(),
+            eager_limit: LIMITS.eager,
             receives: 1,
             id: ConnectionId { owner: 9, index: 0 },
             features: Features::default(),
@@ -164,7 +164,8 @@ fn what_ends_a_connection() {
                 // The message that has taken it will not come whole.
                 assert_eq!(scene.node.received()[0].err().err, Errno::EPROTO, "{what}");
             }
-            assert_eq!(scene.node.engine.core.kept, 0, "{what}");
+            let peer = scene.node.engine.core.peers.get(BAD as u32).unwrap();
+            assert_eq!(peer.load.kept, 0, "{what}");
             scene.assert_let_go(what);
         }
     }

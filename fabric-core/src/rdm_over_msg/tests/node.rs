@@ -238,7 +238,7 @@ impl Node {
     /// Nothing of any operation is left behind, with so many regions of the test's own.
     pub(super) fn assert_idle(&self, regions: usize) {
         let core = &self.engine.core;
-        assert_eq!((core.works.len(), core.queued), (0, 0), "operations");
+        assert_eq!((core.works.len(), core.backlog.len()), (0, 0), "operations");
         assert_eq!(core.assemblies.len(), 0, "assemblies");
         assert_eq!(core.inbox.posted_len(), 0, "receives");
         assert_eq!((core.inbox.waiting_len(), core.kept), (0, 0), "messages");

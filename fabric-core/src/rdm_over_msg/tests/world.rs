@@ -330,7 +330,7 @@ impl Transport for TestTransport {
     const CAPS: Flags = Flags::empty();
     const RANGES: usize = 2;
     const COPIED: usize = 200;
-    const RECEIVES: u32 = 0;
+    const RECEIVES: u32 = 8;
 
     fn open(_: &Arc<Domain>, _: &Info, _: usize) -> Result<Self> {
         Err(Errno::ENOSYS)

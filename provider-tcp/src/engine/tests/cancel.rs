@@ -66,5 +66,5 @@ fn very_many_are_cancelled() {
     (0..COUNT).for_each(|n| a.send(meta(1, n), Some(1), &[iov(&mut hello)]).unwrap());
     (0..COUNT).rev().for_each(|n| a.engine.cancel(a.ep, n));
     assert_eq!(cancelled(&a).len(), COUNT);
-    assert_eq!((a.engine.core.ops.len(), a.state().queued), (0, 0));
+    assert_eq!((a.engine.core.ops.len(), a.state().backlog.len()), (0, 0));
 }

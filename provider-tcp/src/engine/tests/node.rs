@@ -256,7 +256,7 @@ impl Node {
     pub(super) fn assert_idle(&self) {
         let state = self.state();
         let context = self.engine.core.contexts.get(state.rx).unwrap();
-        assert_eq!((self.engine.core.ops.len(), state.queued), (0, 0), "operations");
+        assert_eq!((self.engine.core.ops.len(), state.backlog.len()), (0, 0), "operations");
         assert_eq!(context.inbox.posted_len(), 0, "receives");
         assert_eq!((context.inbox.waiting_len(), context.kept()), (0, 0), "messages");
         assert!(context.stalled.is_empty(), "stalled connections");
