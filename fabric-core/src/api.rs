@@ -18,7 +18,7 @@ use crate::{
     eq::{EventQueue, RequestHandle},
     flags::Flags,
     lock::Lock,
-    op::{AtomicOp, Descs, RecvOp, RmaOp, SendOp},
+    op::{AtomicKind, AtomicOp, Descs, RecvOp, RmaOp, SendOp},
 };
 pub use passive::PassiveEndpoint;
 pub use shared_receive::{NoSharedReceive, SharedReceive};
@@ -26,6 +26,9 @@ pub use shared_receive::{NoSharedReceive, SharedReceive};
 /// Bytes that an application may send along with a connection request or an answer to one, where
 /// the endpoint's option `FI_OPT_CM_DATA_SIZE` says nothing else.
 pub const CM_DATA_SIZE: usize = 256;
+
+/// Largest payload of an atomic operation of endpoints that serve them in software.
+pub const ATOMIC_PAYLOAD: usize = 4096;
 
 /// An endpoint of one provider.
 ///
@@ -126,6 +129,12 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
     fn rx_op_flags(&self) -> Flags;
     /// Largest payload of atomic operations in bytes.
     fn atomic_limit(&self) -> usize;
+    /// Largest payload of one atomic operation, which is valid, on endpoints that have any;
+    /// `EOPNOTSUPP` if they do not have this one.
+    fn atomic_payload(kind: AtomicKind, datatype: u32, op: u32) -> Result<usize> {
+        let _ = (kind, datatype, op);
+        Ok(ATOMIC_PAYLOAD)
+    }
 
     /// Posts a send.
     ///

@@ -80,6 +80,10 @@ pub mod addr_format {
 pub mod protocol {
     /// Any.
     pub const UNSPEC: u32 = 0;
+    /// Messages over one reliable InfiniBand or RoCE connection.
+    pub const RDMA_CM_IB_RC: u32 = 1;
+    /// Messages over one iWARP connection.
+    pub const IWARP: u32 = 2;
     /// Messages over one TCP connection.
     pub const SOCK_TCP: u32 = 6;
     /// Messages over reliable datagram over connections.
@@ -93,6 +97,8 @@ pub mod protocol {
     pub fn name(raw: u32) -> String {
         match raw {
             UNSPEC => "FI_PROTO_UNSPEC".to_owned(),
+            RDMA_CM_IB_RC => "FI_PROTO_RDMA_CM_IB_RC".to_owned(),
+            IWARP => "FI_PROTO_IWARP".to_owned(),
             SOCK_TCP => "FI_PROTO_SOCK_TCP".to_owned(),
             RXM => "FI_PROTO_RXM".to_owned(),
             SHM => "FI_PROTO_SHM".to_owned(),

@@ -4,6 +4,7 @@
 mod format;
 mod peer;
 mod resolve;
+mod route;
 
 use core::{cmp::Ordering, fmt};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -12,6 +13,7 @@ use crate::{Errno, Result, attr::addr_format};
 
 pub use format::{EITHER, SocketAddresses, addresses};
 pub use resolve::{Names, Unresolved, resolve};
+pub use route::{NoRoute, source_for};
 
 /// Bytes of `struct sockaddr_in`.
 pub const IPV4_LEN: usize = 16;

@@ -13,7 +13,7 @@ use fabric_core::{
 };
 use provider_shm::{ShmAddresses, ShmEndpoint, ShmSource};
 use provider_tcp::{RxmSource, TcpEndpoint, TcpPassive, TcpRxmEndpoint, TcpSource, address};
-use provider_verbs::VerbsSource;
+use provider_verbs::{VerbsEndpoint, VerbsPassive, VerbsSource};
 
 use crate::{
     abi::fid::{fid_domain, fid_pep},
@@ -66,7 +66,15 @@ pub type OpenPassive = fn(&Arc<FabricObject>, &Info, *mut c_void) -> Result<*mut
 
 /// All of them.
 pub static PROVIDERS: [Provider; 4] = [
-    Provider { source: &VerbsSource, objects: None },
+    Provider {
+        source: &VerbsSource,
+        objects: Some(Objects {
+            addresses: &address::EITHER,
+            open_domain: open_verbs,
+            open_passive: Some(pep::open::<VerbsPassive>),
+            try_wait: &[try_wait_queue::<VerbsEndpoint>],
+        }),
+    },
     Provider {
         source: &ShmSource,
         objects: Some(Objects {
@@ -123,6 +131,16 @@ fn open_shm(
     } else {
         domain::open::<ShmEndpoint<NoLock>>(fabric, core, &ShmAddresses, context)
     }
+}
+
+fn open_verbs(
+    fabric: &Arc<FabricObject>,
+    info: &Info,
+    context: *mut c_void,
+) -> Result<*mut fid_domain> {
+    let core = provider_verbs::open_domain(info)?;
+    let addresses = address::addresses(info.addr_format).ok_or(Errno::EINVAL)?;
+    domain::open::<VerbsEndpoint>(fabric, core, addresses, context)
 }
 
 fn open_tcp(

@@ -7,7 +7,6 @@
 mod linux;
 mod netlink;
 mod rank;
-mod route;
 
 use std::net::IpAddr;
 
@@ -16,9 +15,9 @@ use fabric_core::{
     param::{InterfaceFilter, Pattern, same_subnet},
 };
 
+pub use fabric_core::inet::{NoRoute, source_for};
 pub use linux::read;
 pub use rank::rank;
-pub use route::{NoRoute, source_for};
 
 use crate::address::{Family, SocketAddress};
 

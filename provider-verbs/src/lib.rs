@@ -1,9 +1,30 @@
-//! SETUP. Percale over RDMA verbs. This release finds nothing here and says so.
+//! Percale over RDMA verbs: InfiniBand, RoCE and iWARP.
+//!
+//! Nothing is linked: libibverbs and librdmacm are opened when they are first needed, and a host without
+//! them, or without a device, has a reason for discovery to tell.
+
+mod clock;
+mod device;
+mod endpoint;
+mod engine;
+mod mr;
+mod offer;
+mod passive;
+mod settings;
+mod shared;
+pub mod sys;
+
+pub use endpoint::{VerbsEndpoint, open_domain};
+pub use passive::VerbsPassive;
+pub use shared::VerbsSharedReceive;
 
 use fabric_core::{
     attr::Info,
     discovery::{Rejection, Request, Source},
 };
+
+/// The provider's name.
+pub const NAME: &str = "verbs";
 
 /// The verbs provider's side of discovery.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,19 +32,15 @@ pub struct VerbsSource;
 
 impl Source for VerbsSource {
     fn name(&self) -> &str {
-        "verbs"
+        NAME
     }
 
-    fn included(&self) -> bool {
-        false
+    /// Ports come up and go down, also between discovery and the opening of a fabric.
+    fn has_fabric(&self, name: &str) -> bool {
+        name.starts_with("IB-0x") || name == "Ethernet-iWARP"
     }
 
-    fn offers(&self, _: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
-        Err(Box::new(Rejection::unavailable(
-            self.name(),
-            "provider",
-            "nothing",
-            "this release of Percale does not include the verbs provider yet",
-        )))
+    fn offers(&self, request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
+        offer::offers(request)
     }
 }

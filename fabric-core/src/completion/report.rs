@@ -105,6 +105,12 @@ impl<L: Lock> Report<L> {
         COUNTED.iter().zip(&self.counters).any(|(d, c)| *d == direction && c.is_some())
     }
 
+    /// Whether an operation with these completion flags is counted.
+    #[inline]
+    pub fn counts_kind(&self, kind: Flags) -> bool {
+        self.counting && self.counter(kind).is_some()
+    }
+
     /// Nothing bound any more.
     pub fn clear(&mut self) {
         *self = Self::new();

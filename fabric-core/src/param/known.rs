@@ -182,6 +182,8 @@ const PORT: Rule = Rule::Number(0, u16::MAX as i64);
 const TCP_OPERATIONS: i64 = 1 << 16;
 const TCP_INJECT: i64 = 64 << 10;
 const TCP_BUFFER: i64 = 16 << 20;
+const VERBS_OPERATIONS: i64 = 1 << 16;
+const VERBS_INLINE: i64 = 4096;
 const RXM_PACKET: i64 = 16 << 20;
 const RXM_SEGMENTED: i64 = 1 << 30;
 const RXM_TX: i64 = 16384;
@@ -237,6 +239,22 @@ known! {
         "seconds without a sign of life of a peer's host after which the peer is dead; 0: never";
     TCP_EXTENSIONS = "tcp" "FI_TCP_EXTENSIONS" Bool Rule::Truth, Some("0"),
         "offer what only this library can do to programs that do not ask for it, too";
+    VERBS_IFACE = "verbs" "FI_VERBS_IFACE" Text Rule::Interfaces, None,
+        "interfaces to use: comma list of names, patterns and subnets; a leading ^ leaves them out";
+    VERBS_DEVICE_NAME = "verbs" "FI_VERBS_DEVICE_NAME" Text Rule::Any, None,
+        "comma list of the devices to use, or of what their names begin with; a leading ^ leaves them out";
+    VERBS_GID_IDX = "verbs" "FI_VERBS_GID_IDX" Int Rule::Number(0, 255), Some("0"),
+        "entry of the device's table of global identifiers that fabrics are named after";
+    VERBS_TX_SIZE = "verbs" "FI_VERBS_TX_SIZE" Size Rule::Number(1, VERBS_OPERATIONS), Some("384"),
+        "transmit operations that may be outstanding; hints may ask for more";
+    VERBS_RX_SIZE = "verbs" "FI_VERBS_RX_SIZE" Size Rule::Number(1, VERBS_OPERATIONS), Some("384"),
+        "receives that may be posted; hints may ask for more";
+    VERBS_INLINE_SIZE = "verbs" "FI_VERBS_INLINE_SIZE" Size Rule::Number(0, VERBS_INLINE), Some("256"),
+        "largest payload of an inject call, in bytes, where the device carries as much; 0: as much as it does";
+    VERBS_MIN_RNR_TIMER = "verbs" "FI_VERBS_MIN_RNR_TIMER" Int Rule::Number(0, 31), Some("12"),
+        "how long peers wait that have found no receive, as the code of that time";
+    VERBS_CONNECT_TIMEOUT = "verbs" "FI_VERBS_CONNECT_TIMEOUT" Int Rule::Number(1, TCP_SECONDS), Some("30"),
+        "seconds that a connection may take to come up";
     RXM_BUFFER_SIZE = "ofi_rxm" "FI_OFI_RXM_BUFFER_SIZE" Size Rule::Number(256, RXM_PACKET), Some("16384"),
         "largest message of one packet; the same for all endpoints that talk to each other";
     RXM_SAR_LIMIT = "ofi_rxm" "FI_OFI_RXM_SAR_LIMIT" Size Rule::Number(0, RXM_SEGMENTED), Some("131072"),
@@ -292,6 +310,18 @@ pub(super) static ELSEWHERE: &[&str] = &[
     "FI_TCP_TRACE_MSG",
     "FI_TCP_ZEROCOPY_SIZE",
     "FI_UNIVERSE_SIZE",
+    "FI_VERBS_AFFINITY_DEVICE",
+    "FI_VERBS_CQREAD_BUNCH_SIZE",
+    "FI_VERBS_DGRAM_NAME_SERVER_PORT",
+    "FI_VERBS_DGRAM_USE_NAME_SERVER",
+    "FI_VERBS_NIC_AFFINITY_CONFIG",
+    "FI_VERBS_NIC_AFFINITY_POLICY",
+    "FI_VERBS_PREFER_XRC",
+    "FI_VERBS_RX_IOV_LIMIT",
+    "FI_VERBS_TX_IOV_LIMIT",
+    "FI_VERBS_USE_DMABUF",
+    "FI_VERBS_USE_ODP",
+    "FI_VERBS_XRCD_FILENAME",
 ];
 
 #[cfg(test)]

@@ -171,9 +171,10 @@ unsafe fn query<E: Endpoint>(
         if ep.atomic_limit() == 0 {
             return Err(Errno::EOPNOTSUPP);
         }
+        let payload = E::atomic_payload(kind, datatype, op)?.min(ep.atomic_limit());
         // SAFETY: the caller's promise.
         if let Some(count) = unsafe { count.as_mut() } {
-            *count = ep.atomic_limit() / size;
+            *count = payload / size;
         }
         Ok(())
     };

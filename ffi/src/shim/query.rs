@@ -15,9 +15,6 @@ use crate::{
     panic::{guard, status},
 };
 
-/// Largest payload of one atomic operation, in bytes; the limit of every endpoint.
-const PAYLOAD: usize = 4096;
-
 pub(super) unsafe extern "C" fn query_atomic<E: Endpoint>(
     domain: *mut fid_domain,
     datatype: fi_datatype,
@@ -28,7 +25,7 @@ pub(super) unsafe extern "C" fn query_atomic<E: Endpoint>(
     guard(|| {
         // SAFETY: the call came through a domain's table.
         status(unsafe { call_target::<DomainObject<E>>(domain) }.and_then(|object| {
-            let answer = query(datatype, op, flags)?;
+            let answer = query::<E>(datatype, op, flags)?;
             if !object.domain.caps().contains(Flags::ATOMIC) {
                 return Err(Errno::EOPNOTSUPP);
             }
@@ -43,7 +40,7 @@ pub(super) unsafe extern "C" fn query_atomic<E: Endpoint>(
 }
 
 /// `EBADFLAGS` for unknown flags and for both families at once; tagged atomics do not exist.
-fn query(datatype: fi_datatype, op: fi_op, flags: u64) -> Result<fi_atomic_attr> {
+fn query<E: Endpoint>(datatype: fi_datatype, op: fi_op, flags: u64) -> Result<fi_atomic_attr> {
     let flags = Flags::from_bits_retain(flags);
     let kinds = Flags::FETCH_ATOMIC | Flags::COMPARE_ATOMIC;
     if !(kinds | Flags::TAGGED).contains(flags) || flags.contains(kinds) {
@@ -60,18 +57,22 @@ fn query(datatype: fi_datatype, op: fi_op, flags: u64) -> Result<fi_atomic_attr>
         AtomicKind::Base
     };
     let size = atomic::valid(kind, datatype, op)?;
-    Ok(fi_atomic_attr { count: PAYLOAD / size, size })
+    Ok(fi_atomic_attr { count: E::atomic_payload(kind, datatype, op)? / size, size })
 }
 
 #[cfg(test)]
 mod tests {
+    use fabric_core::lock::NoLock;
+    use provider_shm::ShmEndpoint;
+
     use super::*;
     use crate::abi::constants::{FI_CSWAP, FI_LONG_DOUBLE, FI_SUM, FI_UINT64};
 
     #[test]
     fn answers() {
         let count = |datatype, op, flags: Flags| {
-            query(datatype, op, flags.bits()).map(|attr| (attr.count, attr.size))
+            query::<ShmEndpoint<NoLock>>(datatype, op, flags.bits())
+                .map(|attr| (attr.count, attr.size))
         };
         let (fetch, compare) = (Flags::FETCH_ATOMIC, Flags::COMPARE_ATOMIC);
         assert_eq!(count(FI_UINT64, FI_SUM, Flags::empty()), Ok((512, 8)));

@@ -2,10 +2,10 @@
 
 use core::net::SocketAddr;
 
-use fabric_core::Errno;
+use crate::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getsockname, socket_with};
 
-use crate::address::{Family, SocketAddress};
+use super::{Family, SocketAddress};
 
 /// Why there is no way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,0 +1,304 @@
+//! SETUP. The devices of this host, what they can do, and at which addresses they are.
+
+use std::{
+    fmt,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use fabric_core::{
+    Errno, Result, attr::EpType, discovery::Rejection, inet::SocketAddress, log::Subsys,
+};
+
+use crate::{
+    NAME, settings,
+    sys::{
+        CmEvents, CmId, Context, HostAddress, Missing, Pd, Tables,
+        abi::{
+            IBV_ATOMIC_NONE, IBV_LINK_LAYER_ETHERNET, IBV_PORT_ACTIVE, ibv_device_attr,
+            ibv_port_attr,
+        },
+        contexts, host_addresses, tables,
+    },
+};
+
+/// Pieces of local memory in one request.
+pub(crate) const PIECES: usize = fabric_core::mem::IOV_LIMIT;
+/// Where the kernel lists devices.
+const CLASS: &str = "/sys/class/infiniband";
+
+/// A port of a device.
+#[derive(Clone)]
+pub(crate) struct Device {
+    pub(crate) context: Context,
+    pub(crate) name: String,
+    pub(crate) port: u8,
+    pub(crate) limits: Limits,
+    /// The first half of the identifier that its fabric is named after.
+    pub(crate) subnet: u64,
+}
+
+/// What a device can do, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) iwarp: bool,
+    pub(crate) ethernet: bool,
+    /// Fetching additions, and exchanges.
+    pub(crate) atomics: bool,
+    /// Bytes that a request may carry itself.
+    pub(crate) inline: u32,
+    /// Bytes of a message.
+    pub(crate) message: u32,
+    /// Requests of a queue.
+    pub(crate) queue: u32,
+    /// Pieces of a request.
+    pub(crate) pieces: u32,
+    /// Entries of a completion queue.
+    pub(crate) cq: u32,
+    /// Reads and atomic operations that a connection serves at a time.
+    pub(crate) serves: u8,
+    /// The same in flight.
+    pub(crate) reads: u8,
+    /// Receives of a shared queue.
+    pub(crate) shared: u32,
+    /// Pieces of one of those.
+    pub(crate) shared_pieces: u32,
+    pub(crate) qps: u32,
+    pub(crate) cqs: u32,
+    pub(crate) regions: u32,
+    pub(crate) srqs: u32,
+    pub(crate) mtu: u32,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} port {}", self.name, self.port)
+    }
+}
+
+/// A device at one of its addresses.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) device: Arc<Device>,
+    pub(crate) address: SocketAddress,
+}
+
+fn positive(value: i32) -> u32 {
+    u32::try_from(value).unwrap_or(0)
+}
+
+fn byte(value: i32) -> u8 {
+    u8::try_from(value.clamp(0, 255)).unwrap_or(u8::MAX)
+}
+
+impl Limits {
+    pub(crate) fn of(
+        iwarp: bool,
+        device: &ibv_device_attr,
+        port: &ibv_port_attr,
+        inline: u32,
+    ) -> Self {
+        Self {
+            iwarp,
+            ethernet: port.link_layer == IBV_LINK_LAYER_ETHERNET,
+            atomics: device.atomic_cap != IBV_ATOMIC_NONE,
+            inline,
+            // Drivers that do not say leave it zero.
+            message: if port.max_msg_sz == 0 { 1 << 30 } else { port.max_msg_sz.min(1 << 31) },
+            queue: positive(device.max_qp_wr),
+            pieces: positive(device.max_sge.min(device.max_sge_rd.max(1))).min(PIECES as u32),
+            cq: positive(device.max_cqe),
+            serves: byte(device.max_qp_rd_atom),
+            reads: byte(device.max_qp_init_rd_atom),
+            shared: positive(device.max_srq_wr),
+            shared_pieces: positive(device.max_srq_sge).min(PIECES as u32),
+            qps: positive(device.max_qp),
+            cqs: positive(device.max_cq),
+            regions: positive(device.max_mr),
+            srqs: positive(device.max_srq),
+            // The codes 1 to 5 stand for 256 to 4096.
+            mtu: 128 << port.active_mtu.clamp(1, 5),
+        }
+    }
+}
+
+/// Every place of every device that settings leave in use. At least one, or the reason.
+pub(crate) fn places() -> Result<Vec<Place>, Box<Rejection>> {
+    if is_empty(Path::new(CLASS)) {
+        let fix = "load the driver of an RDMA adapter, or make a soft-RoCE device: \
+                   rdma link add rxe0 type rxe netdev eth0";
+        return Err(refuse("devices", format!("no RDMA device ({CLASS} is empty)"), fix));
+    }
+    let tables = tables().map_err(missing)?;
+    let failed = |what: &'static str| {
+        move |errno: Errno| {
+            let fix = "see that /dev/infiniband can be opened, and that rdma_ucm and ib_uverbs are loaded";
+            refuse("devices", format!("{what}: {errno}"), fix)
+        }
+    };
+    let contexts = contexts(tables).map_err(failed("no device can be opened"))?;
+    let addresses = host_addresses().map_err(failed("no list of addresses"))?;
+    let events = CmEvents::new(tables).map_err(failed("no connection manager"))?;
+    let mut why = Vec::new();
+    let places =
+        addresses.iter().filter_map(|host| place(&events, host, &mut why)).collect::<Vec<Place>>();
+    if places.is_empty() {
+        return Err(nowhere(tables, &contexts, why));
+    }
+    Ok(places)
+}
+
+fn is_empty(folder: &Path) -> bool {
+    folder.read_dir().map_or(true, |mut entries| entries.next().is_none())
+}
+
+fn missing(missing: &Missing) -> Box<Rejection> {
+    let fix = "install rdma-core (Debian: libibverbs1, librdmacm1 and ibverbs-providers)";
+    refuse("libraries", missing.to_string(), fix)
+}
+
+fn refuse(attribute: &'static str, offered: String, fix: &str) -> Box<Rejection> {
+    let rejection = Rejection::unavailable(NAME, attribute, offered, fix);
+    Box::new(Rejection { ep_type: EpType::Unspec, ..rejection })
+}
+
+/// The device that an address belongs to, if it does and is to be used. `why`: what is the matter
+/// with devices that cannot be.
+fn place(events: &Arc<CmEvents>, host: &HostAddress, why: &mut Vec<String>) -> Option<Place> {
+    let HostAddress { interface, address, up } = host;
+    // Devices do not loop back at addresses that mean this host to everybody.
+    if address.is_loopback() {
+        return None;
+    }
+    let id = CmId::new(events, 0).ok()?;
+    id.bind(*address).ok()?;
+    let (context, port) = id.device()?;
+    let name = context.name();
+    let mut skip = |reason: String| {
+        fabric_core::info!(NAME, Subsys::Core, "{reason}");
+        if !why.contains(&reason) {
+            why.push(reason);
+        }
+    };
+    if !settings::devices().accepts(&name) {
+        skip(format!("{name} is left out by FI_VERBS_DEVICE_NAME"));
+        return None;
+    }
+    if !settings::interfaces().accepts(interface, address.ip()) {
+        skip(format!("{interface} is left out by FI_VERBS_IFACE"));
+        return None;
+    }
+    if !up {
+        skip(format!("{interface} of {name} is down"));
+        return None;
+    }
+    match device(context, port) {
+        Ok(device) => Some(Place { device, address: *address }),
+        Err(reason) => {
+            skip(format!("{name} port {port}: {reason}"));
+            None
+        }
+    }
+}
+
+/// No device can be used: why, for each.
+fn nowhere(_: &'static Tables, contexts: &[Context], mut why: Vec<String>) -> Box<Rejection> {
+    let mut fix = "give the device's network interface an address, and see that its link is up";
+    if why.iter().any(|reason| reason.contains("left out")) {
+        fix = "name a device or interface that is in use, or unset the variable";
+    }
+    for context in contexts {
+        let name = context.name();
+        if why.iter().any(|reason| reason.contains(&name)) {
+            continue;
+        }
+        let state = context.port(1).map(|port| port.state);
+        why.push(match state {
+            Ok(IBV_PORT_ACTIVE) => format!("{name} has no address"),
+            Ok(_) => format!("{name} port 1 is down"),
+            Err(errno) => format!("{name} port 1: {errno}"),
+        });
+    }
+    refuse("devices", why.join(", "), fix)
+}
+
+/// What is known of a port. Looking a device over means making objects on it, so what it can do is
+/// found out once; ports come and go, and are looked at every time.
+fn device(context: Context, port: u8) -> Result<Arc<Device>, String> {
+    let told = |what: &'static str| move |errno: Errno| format!("{what}: {errno}");
+    let attr = context.port(port).map_err(told("no port attributes"))?;
+    if attr.state != IBV_PORT_ACTIVE {
+        return Err("the link is down".to_owned());
+    }
+    static KNOWN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let same = |known: &&Arc<Device>| known.context == context && known.port == port;
+    if let Some(known) = known.iter().find(same) {
+        return Ok(known.clone());
+    }
+    let of_device = context.attr().map_err(told("no device attributes"))?;
+    let inline = probe_inline(context, &of_device).map_err(told("no queue pair"))?;
+    let index = fabric_core::param::known::VERBS_GID_IDX.size() as u8;
+    let gid = context.gid(port, index).or_else(|_| context.gid(port, 0)).unwrap_or([0; 16]);
+    let subnet = gid.first_chunk::<8>().map_or(0, |half| u64::from_be_bytes(*half));
+    let limits = Limits::of(context.is_iwarp(), &of_device, &attr, inline);
+    let device = Arc::new(Device { name: context.name(), context, port, limits, subnet });
+    known.push(device.clone());
+    Ok(device)
+}
+
+fn probe_inline(context: Context, attr: &ibv_device_attr) -> Result<u32> {
+    let pd = Pd::new(context)?;
+    let pieces = positive(attr.max_sge).clamp(1, PIECES as u32);
+    pd.probe_inline(settings::inline(), 1, pieces)
+}
+
+impl Device {
+    /// The name of the fabric that it is on.
+    pub(crate) fn fabric(&self) -> String {
+        if self.limits.iwarp {
+            "Ethernet-iWARP".to_owned()
+        } else {
+            format!("IB-{:#x}", self.subnet)
+        }
+    }
+
+    /// The device of a name.
+    pub(crate) fn named(name: &str) -> Result<Arc<Self>> {
+        let places = places().map_err(|_| Errno::ENODEV)?;
+        let mut devices = places.into_iter().map(|place| place.device);
+        devices.find(|device| device.name.eq_ignore_ascii_case(name)).ok_or(Errno::ENODEV)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_without_devices_says_so() {
+        if !is_empty(Path::new(CLASS)) {
+            return;
+        }
+        let error = places().unwrap_err().to_string();
+        assert!(error.contains("no RDMA device") && error.contains("rdma link add"), "{error}");
+    }
+
+    #[test]
+    fn libraries_that_are_missing_are_named() {
+        let missing = Missing::Library { soname: "libibverbs.so.1", reason: "gone".to_owned() };
+        let error = super::missing(&missing).to_string();
+        assert!(error.contains("libibverbs.so.1: gone; install rdma-core"), "{error}");
+    }
+
+    #[test]
+    fn limits_are_those_of_the_device() {
+        let mut device = ibv_device_attr::zeroed();
+        let mut port = ibv_port_attr::zeroed();
+        (device.max_sge, device.max_sge_rd, device.max_qp_rd_atom) = (32, 32, 1000);
+        (port.active_mtu, port.max_msg_sz) = (3, 0);
+        let limits = Limits::of(false, &device, &port, 60);
+        assert_eq!((limits.pieces, limits.serves, limits.inline), (4, 255, 60));
+        assert_eq!((limits.mtu, limits.message, limits.atomics), (1024, 1 << 30, false));
+    }
+}

@@ -1,0 +1,270 @@
+//! HOT. What moves the endpoints of a domain: one engine, one connection manager's channel, and as few
+//! completion queues as the device's limits allow.
+//!
+//! The device works by itself. What is done here is to take completions and events in, and to
+//! account for them: each posted request stands in its endpoint's list until it is known how it has
+//! ended.
+
+mod complete;
+mod connect;
+mod ep;
+mod id;
+mod post;
+mod shared;
+
+use std::{collections::HashMap, fmt, os::fd::RawFd, sync::Arc, time::Instant};
+
+use fabric_core::{
+    Errno, Result,
+    log::Subsys,
+    slab::{Handle, Slab},
+};
+
+pub(crate) use connect::{DATA_MAX, Reads, parse_data, private_data};
+pub(crate) use ep::{Ep, EpLimits};
+pub(crate) use post::{WORD, is_native};
+use shared::Shared;
+
+use crate::{
+    NAME,
+    clock::Clock,
+    device::Device,
+    sys::{
+        CmEvents, CompChannel, Cq, Pd, Words,
+        abi::{IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, ibv_wc},
+    },
+};
+
+/// Completions taken in one call of the device.
+const BATCH: usize = 16;
+/// Progress calls in which nothing happened after which connections are looked at.
+const LOOK: u32 = 256;
+/// The same while connections come up.
+const LOOK_OFTEN: u32 = 16;
+/// Entries of the first completion queue.
+const ENTRIES: u32 = 4096;
+/// Atomic operations that may be in flight.
+const WORDS: usize = 1024;
+
+/// A completion queue, with entries for all that may complete in it.
+#[derive(Debug)]
+struct Queue {
+    cq: Arc<Cq>,
+    entries: u32,
+    reserved: u32,
+}
+
+/// The engine of a domain.
+pub(crate) struct Engine {
+    pub(crate) eps: Slab<Ep>,
+    shared: Slab<Shared>,
+    /// Endpoints by the number of their queue pair, where receives do not tell.
+    by_qp: HashMap<u32, Handle>,
+    /// Endpoints with requests that wait for others.
+    staged: Vec<Handle>,
+    /// When connections that come up are given up.
+    deadlines: Vec<(Instant, Handle)>,
+    /// Progress calls, modulo 2^32, in which nothing happened.
+    idle: u32,
+    /// The device rings for completions.
+    armed: bool,
+    /// The device is gone, or one of its queues has overrun: nothing completes any more.
+    broken: bool,
+    words: Option<Words>,
+    queues: Vec<Queue>,
+    comp: Arc<CompChannel>,
+    cm: Arc<CmEvents>,
+    clock: Clock,
+    pd: Arc<Pd>,
+    pub(crate) device: Arc<Device>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(device: Arc<Device>, pd: Arc<Pd>) -> Result<Self> {
+        let context = device.context;
+        let cm = CmEvents::new(context.tables())?;
+        let comp = CompChannel::new(context)?;
+        rustix::io::ioctl_fionbio(context.async_fd(), true)?;
+        let clock = Clock::new(cm.fd())?;
+        clock.watch_device(comp.fd(), context.async_fd())?;
+        Ok(Self {
+            eps: Slab::new(id::OWNERS),
+            shared: Slab::new(id::OWNERS),
+            by_qp: HashMap::new(),
+            staged: Vec::new(),
+            deadlines: Vec::new(),
+            idle: 0,
+            armed: false,
+            broken: false,
+            words: None,
+            queues: Vec::new(),
+            comp,
+            cm,
+            clock,
+            pd,
+            device,
+        })
+    }
+
+    /// What a thread sleeps on after [`Engine::arm`].
+    pub(crate) fn wait_fd(&self) -> RawFd {
+        self.clock.raw()
+    }
+
+    /// Takes in what has completed, and now and then what has become of connections.
+    #[inline]
+    pub(crate) fn progress(&mut self) {
+        if !self.staged.is_empty() {
+            self.flush();
+        }
+        if self.poll() {
+            self.idle = 0;
+            if self.armed {
+                // Others may sleep on, and have to be rung for again.
+                self.rearm();
+            }
+            return;
+        }
+        self.idle = self.idle.wrapping_add(1);
+        let pause = if self.deadlines.is_empty() { LOOK } else { LOOK_OFTEN };
+        if self.idle.is_multiple_of(pause) {
+            self.look();
+        }
+    }
+
+    /// Takes in all completions; whether there were any.
+    fn poll(&mut self) -> bool {
+        let mut completions = [const { ibv_wc::zeroed() }; BATCH];
+        let mut any = false;
+        for at in 0..self.queues.len() {
+            loop {
+                let count = match self.queues[at].cq.poll(&mut completions) {
+                    Ok(count) => count,
+                    Err(reason) => {
+                        self.breaks(reason);
+                        break;
+                    }
+                };
+                any |= count != 0;
+                for completion in &completions[..count] {
+                    self.complete(completion);
+                }
+                if count < BATCH {
+                    break;
+                }
+            }
+        }
+        any
+    }
+
+    /// Takes in what has become of connections and of the device.
+    pub(crate) fn look(&mut self) {
+        let ready = self.clock.ready();
+        if ready.connections {
+            while let Ok(event) = self.cm.next() {
+                self.connection_event(event);
+            }
+        }
+        if ready.device {
+            self.device_events();
+        }
+        if !self.deadlines.is_empty() {
+            self.look_at_clock();
+        }
+    }
+
+    /// Prepares for sleeping on the descriptor; `false` if there is something to do.
+    pub(crate) fn arm(&mut self) -> bool {
+        self.flush();
+        self.armed = true;
+        self.clock.set_alarm(self.deadlines.iter().map(|(at, _)| *at).min());
+        !self.rearm()
+    }
+
+    /// Has the device ring for what completes from now on. What has completed before has been taken
+    /// in: whether that was anything.
+    fn rearm(&mut self) -> bool {
+        self.comp.drain();
+        for queue in &self.queues {
+            if let Err(reason) = queue.cq.arm() {
+                fabric_core::warn!(NAME, Subsys::Cq, "a completion queue does not ring: {reason}");
+            }
+        }
+        self.poll()
+    }
+
+    #[cold]
+    fn device_events(&mut self) {
+        while let Ok((number, port)) = self.device.context.next_async_event() {
+            let name = &self.device.name;
+            match number {
+                IBV_EVENT_PORT_ERR => {
+                    fabric_core::warn!(NAME, Subsys::Core, "{name} port {port}: the link is down");
+                }
+                IBV_EVENT_PORT_ACTIVE => {
+                    fabric_core::info!(NAME, Subsys::Core, "{name} port {port}: the link is up");
+                }
+                IBV_EVENT_DEVICE_FATAL => self.breaks(Errno::EIO),
+                other => {
+                    fabric_core::info!(NAME, Subsys::Core, "{name}: asynchronous event {other}");
+                }
+            }
+        }
+    }
+
+    /// Nothing completes any more: every operation fails now.
+    #[cold]
+    fn breaks(&mut self, reason: Errno) {
+        if std::mem::replace(&mut self.broken, true) {
+            return;
+        }
+        let name = &self.device.name;
+        fabric_core::error!(NAME, Subsys::Core, "{name} fails: {reason}; all connections end");
+        let all: Vec<Handle> = self.eps.iter().map(|(handle, _)| handle).collect();
+        for handle in all {
+            self.lost(handle, reason);
+        }
+    }
+
+    /// A completion queue with room for so many more entries; its place in the list.
+    fn reserve(&mut self, entries: u32) -> Result<usize> {
+        let fits = |queue: &Queue| queue.entries - queue.reserved >= entries;
+        if let Some(at) = self.queues.iter().position(fits) {
+            self.queues[at].reserved += entries;
+            return Ok(at);
+        }
+        let most = self.device.limits.cq;
+        if entries > most {
+            fabric_core::warn!(
+                NAME,
+                Subsys::EpCtrl,
+                "an endpoint needs {entries} entries of a completion queue, {} has {most}: ask for \
+                 smaller tx_attr.size and rx_attr.size",
+                self.device.name
+            );
+            return Err(Errno::EINVAL);
+        }
+        // Each is larger than the one before, so that many endpoints make few queues.
+        let last = self.queues.last().map_or(ENTRIES / 2, |queue| queue.entries);
+        let size = last.saturating_mul(2).clamp(entries, most);
+        let cq = Cq::new(self.device.context, size, Some(&self.comp))?;
+        if self.armed {
+            cq.arm()?;
+        }
+        self.queues.push(Queue { cq: Arc::new(cq), entries: size, reserved: entries });
+        Ok(self.queues.len() - 1)
+    }
+
+    fn words(&mut self) -> Result<&mut Words> {
+        if self.words.is_none() {
+            self.words = Some(Words::new(&self.pd, WORDS)?);
+        }
+        self.words.as_mut().ok_or(Errno::EOTHER)
+    }
+}
