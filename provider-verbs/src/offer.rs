@@ -84,13 +84,16 @@ fn offer(end: &End<'_>, request: &Request<'_>) -> Info {
     let bytes =
         |address: Option<SocketAddress>| address.map(SocketAddress::to_bytes).unwrap_or_default();
     let hints = request.hints;
+    // Data along with a write takes a receive of the peer's. Programs that do not expect that get
+    // none.
+    let with_data = !limits.iwarp && hints.is_none_or(expects_data);
+    let mode = if with_data { Mode::RX_CQ_DATA } else { Mode::empty() };
     let most = limits.queue as usize;
     let size = |usual: usize, wanted: usize| usual.max(wanted.min(most)).min(most);
     let message = limits.message as usize;
     Info {
         caps: tx_caps | rx_caps | DOMAIN,
-        // Data along with a write takes a receive of the peer's.
-        mode: if limits.iwarp { Mode::empty() } else { Mode::RX_CQ_DATA },
+        mode,
         addr_format: family.addr_format(),
         src_addr: bytes(end.source),
         dest_addr: bytes(end.dest),
@@ -109,7 +112,7 @@ fn offer(end: &End<'_>, request: &Request<'_>) -> Info {
         }),
         rx: Some(RxAttr {
             caps: rx_caps,
-            mode: if limits.iwarp { Mode::empty() } else { Mode::RX_CQ_DATA },
+            mode,
             op_flags: Flags::COMPLETION,
             msg_order: ORDER,
             size: size(
@@ -130,7 +133,7 @@ fn offer(end: &End<'_>, request: &Request<'_>) -> Info {
             rx_ctx_cnt: 1,
             ..EpAttr::default()
         }),
-        domain: Some(domain(name, limits)),
+        domain: Some(domain(name, limits, with_data)),
         fabric: Some(FabricAttr {
             name: Some(end.device.fabric()),
             prov_name: Some(NAME.to_owned()),
@@ -140,7 +143,13 @@ fn offer(end: &End<'_>, request: &Request<'_>) -> Info {
     }
 }
 
-fn domain(name: &str, limits: &Limits) -> DomainAttr {
+/// Whether a program takes it that data costs a receive.
+fn expects_data(hints: &Info) -> bool {
+    let of_rx = hints.rx.as_ref().map_or(Mode::empty(), |rx| rx.mode);
+    (hints.mode | of_rx).contains(Mode::RX_CQ_DATA)
+}
+
+fn domain(name: &str, limits: &Limits, with_data: bool) -> DomainAttr {
     DomainAttr {
         name: Some(name.to_owned()),
         threading: Threading::Safe as u32,
@@ -149,7 +158,7 @@ fn domain(name: &str, limits: &Limits) -> DomainAttr {
         resource_mgmt: ResourceMgmt::Enabled as u32,
         mr_mode: MR_MODE,
         mr_key_size: size_of::<u32>(),
-        cq_data_size: if limits.iwarp { 0 } else { size_of::<u32>() },
+        cq_data_size: if with_data { size_of::<u32>() } else { 0 },
         cq_cnt: limits.cqs as usize,
         ep_cnt: limits.qps as usize,
         tx_ctx_cnt: CONTEXTS,
