@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -11,26 +10,22 @@ use fabric_core::{
 };
 
 use crate::{
-    NAME, settings,
+    NAME,
+    ports::{PortEntry, ports},
+    settings,
     sys::{
-        CmEvents, CmId, Context, HostAddress, Missing, Pd, Tables,
-        abi::{
-            IBV_ATOMIC_NONE, IBV_LINK_LAYER_ETHERNET, IBV_PORT_ACTIVE, ibv_device_attr,
-            ibv_port_attr,
-        },
+        CmEvents, CmId, Context, HostAddress, Missing, OwnContext, Pd, Tables,
+        abi::{IBV_ATOMIC_NONE, IBV_LINK_LAYER_ETHERNET, ibv_device_attr, ibv_port_attr},
         contexts, host_addresses, tables,
     },
 };
 
 /// Pieces of local memory in one request.
 pub(crate) const PIECES: usize = fabric_core::mem::IOV_LIMIT;
-/// Where the kernel lists devices.
-const CLASS: &str = "/sys/class/infiniband";
 
 /// A port of a device.
 #[derive(Clone)]
 pub(crate) struct Device {
-    pub(crate) context: Context,
     pub(crate) name: String,
     pub(crate) port: u8,
     pub(crate) limits: Limits,
@@ -123,33 +118,35 @@ impl Limits {
 }
 
 /// Every place of every device that settings leave in use. At least one, or the reason.
+///
+/// Devices are told from the kernel's lists, and opened only to be looked over for the first time: a
+/// process that forks after discovery has none open.
 pub(crate) fn places() -> Result<Vec<Place>, Box<Rejection>> {
-    if is_empty(Path::new(CLASS)) {
+    let ports = ports();
+    if ports.is_empty() {
         let fix = "load the driver of an RDMA adapter, or make a soft-RoCE device: \
                    rdma link add rxe0 type rxe netdev eth0";
-        return Err(refuse("devices", format!("no RDMA device ({CLASS} is empty)"), fix));
+        return Err(refuse("devices", "no RDMA device in /sys/class/infiniband".to_owned(), fix));
     }
     let tables = tables().map_err(missing)?;
-    let failed = |what: &'static str| {
-        move |errno: Errno| {
-            let fix = "see that /dev/infiniband can be opened, and that rdma_ucm and ib_uverbs are loaded";
-            refuse("devices", format!("{what}: {errno}"), fix)
-        }
-    };
-    let contexts = contexts(tables).map_err(failed("no device can be opened"))?;
-    let addresses = host_addresses().map_err(failed("no list of addresses"))?;
-    let events = CmEvents::new(tables).map_err(failed("no connection manager"))?;
+    let addresses = host_addresses().map_err(|errno| {
+        let fix = "allow AF_NETLINK sockets to the process";
+        refuse("devices", format!("no list of addresses: {errno}"), fix)
+    })?;
     let mut why = Vec::new();
-    let places =
-        addresses.iter().filter_map(|host| place(&events, host, &mut why)).collect::<Vec<Place>>();
+    let mut places = Vec::new();
+    for host in &addresses {
+        // Devices do not loop back at addresses that mean this host to everybody.
+        if !host.address.is_loopback()
+            && let Some(port) = port_of(tables, &ports, host)
+        {
+            places.extend(place(tables, port, host, &mut why));
+        }
+    }
     if places.is_empty() {
-        return Err(nowhere(tables, &contexts, why));
+        return Err(nowhere(&ports, why));
     }
     Ok(places)
-}
-
-fn is_empty(folder: &Path) -> bool {
-    folder.read_dir().map_or(true, |mut entries| entries.next().is_none())
 }
 
 fn missing(missing: &Missing) -> Box<Rejection> {
@@ -162,87 +159,98 @@ fn refuse(attribute: &'static str, offered: String, fix: &str) -> Box<Rejection>
     Box::new(Rejection { ep_type: EpType::Unspec, ..rejection })
 }
 
-/// The device that an address belongs to, if it does and is to be used. `why`: what is the matter
-/// with devices that cannot be.
-fn place(events: &Arc<CmEvents>, host: &HostAddress, why: &mut Vec<String>) -> Option<Place> {
-    let HostAddress { interface, address, up } = host;
-    // Devices do not loop back at addresses that mean this host to everybody.
-    if address.is_loopback() {
+/// The port that an address is at. Drivers that do not tell the kernel's lists are asked by way of the
+/// connection manager, which opens the device for good.
+fn port_of<'a>(
+    tables: &'static Tables,
+    ports: &'a [PortEntry],
+    host: &HostAddress,
+) -> Option<&'a PortEntry> {
+    let interface = host.interface.split(':').next().unwrap_or_default();
+    if let Some(port) = ports.iter().find(|port| port.is_on(interface)) {
+        return Some(port);
+    }
+    if ports.iter().all(|port| !port.interfaces.is_empty()) {
         return None;
     }
-    let id = CmId::new(events, 0).ok()?;
-    id.bind(*address).ok()?;
-    let (context, port) = id.device()?;
+    let id = CmId::new(&CmEvents::new(tables).ok()?, 0).ok()?;
+    id.bind(host.address).ok()?;
+    let (context, number) = id.device()?;
     let name = context.name();
+    ports.iter().find(|port| port.device == name && port.number == number)
+}
+
+/// A port at one of its addresses, if it is to be used. `why`: what is the matter with those that
+/// cannot be.
+fn place(
+    tables: &'static Tables,
+    port: &PortEntry,
+    host: &HostAddress,
+    why: &mut Vec<String>,
+) -> Option<Place> {
+    let HostAddress { interface, address, up } = host;
+    let PortEntry { device: name, number, .. } = port;
     let mut skip = |reason: String| {
         fabric_core::info!(NAME, Subsys::Core, "{reason}");
         if !why.contains(&reason) {
             why.push(reason);
         }
     };
-    if !settings::devices().accepts(&name) {
+    if !settings::devices().accepts(name) {
         skip(format!("{name} is left out by FI_VERBS_DEVICE_NAME"));
-        return None;
-    }
-    if !settings::interfaces().accepts(interface, address.ip()) {
-        skip(format!("{interface} is left out by FI_VERBS_IFACE"));
-        return None;
-    }
-    if !up {
+    } else if !settings::interfaces().accepts(interface, address.ip()) {
+        skip(format!("{interface} of {name} is left out by FI_VERBS_IFACE"));
+    } else if !up {
         skip(format!("{interface} of {name} is down"));
-        return None;
-    }
-    match device(context, port) {
-        Ok(device) => Some(Place { device, address: *address }),
-        Err(reason) => {
-            skip(format!("{name} port {port}: {reason}"));
-            None
+    } else if !port.active {
+        skip(format!("{name} port {number} is down"));
+    } else {
+        match device(tables, name, *number) {
+            Ok(device) => return Some(Place { device, address: *address }),
+            Err(reason) => skip(format!("{name} port {number}: {reason}")),
         }
     }
+    None
 }
 
 /// No device can be used: why, for each.
-fn nowhere(_: &'static Tables, contexts: &[Context], mut why: Vec<String>) -> Box<Rejection> {
-    let mut fix = "give the device's network interface an address, and see that its link is up";
-    if why.iter().any(|reason| reason.contains("left out")) {
-        fix = "name a device or interface that is in use, or unset the variable";
-    }
-    for context in contexts {
-        let name = context.name();
-        if why.iter().any(|reason| reason.contains(&name)) {
-            continue;
+fn nowhere(ports: &[PortEntry], mut why: Vec<String>) -> Box<Rejection> {
+    for PortEntry { device, number, active, .. } in ports {
+        if !why.iter().any(|reason| reason.contains(device)) {
+            let state = if *active { "has no address" } else { "is down" };
+            why.push(format!("{device} port {number} {state}"));
         }
-        let state = context.port(1).map(|port| port.state);
-        why.push(match state {
-            Ok(IBV_PORT_ACTIVE) => format!("{name} has no address"),
-            Ok(_) => format!("{name} port 1 is down"),
-            Err(errno) => format!("{name} port 1: {errno}"),
-        });
     }
+    let left_out = why.iter().any(|reason| reason.contains("left out"));
+    let fix = if left_out {
+        "name a device or interface that is in use, or unset the variable"
+    } else {
+        "give the device's network interface an address, and see that its link is up and that \
+         /dev/infiniband can be opened"
+    };
     refuse("devices", why.join(", "), fix)
 }
 
-/// What is known of a port. Looking a device over means making objects on it, so what it can do is
-/// found out once; ports come and go, and are looked at every time.
-fn device(context: Context, port: u8) -> Result<Arc<Device>, String> {
-    let told = |what: &'static str| move |errno: Errno| format!("{what}: {errno}");
-    let attr = context.port(port).map_err(told("no port attributes"))?;
-    if attr.state != IBV_PORT_ACTIVE {
-        return Err("the link is down".to_owned());
-    }
+/// What is known of a port. Looking a device over means to open it and make objects on it, so that is
+/// done once.
+fn device(tables: &'static Tables, name: &str, port: u8) -> Result<Arc<Device>, String> {
     static KNOWN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let same = |known: &&Arc<Device>| known.context == context && known.port == port;
+    let same = |known: &&Arc<Device>| known.name == name && known.port == port;
     if let Some(known) = known.iter().find(same) {
         return Ok(known.clone());
     }
+    let told = |what: &'static str| move |errno: Errno| format!("{what}: {errno}");
+    let own = OwnContext::open(tables, name).map_err(told("it cannot be opened"))?;
+    let context = own.get();
+    let of_port = context.port(port).map_err(told("no port attributes"))?;
     let of_device = context.attr().map_err(told("no device attributes"))?;
     let inline = probe_inline(context, &of_device).map_err(told("no queue pair"))?;
     let index = fabric_core::param::known::VERBS_GID_IDX.size() as u8;
     let gid = context.gid(port, index).or_else(|_| context.gid(port, 0)).unwrap_or([0; 16]);
     let subnet = gid.first_chunk::<8>().map_or(0, |half| u64::from_be_bytes(*half));
-    let limits = Limits::of(context.is_iwarp(), &of_device, &attr, inline);
-    let device = Arc::new(Device { name: context.name(), context, port, limits, subnet });
+    let limits = Limits::of(context.is_iwarp(), &of_device, &of_port, inline);
+    let device = Arc::new(Device { name: name.to_owned(), port, limits, subnet });
     known.push(device.clone());
     Ok(device)
 }
@@ -263,6 +271,12 @@ impl Device {
         }
     }
 
+    /// Opens it, for good.
+    pub(crate) fn open(&self) -> Result<Context> {
+        let contexts = contexts(tables().map_err(|_| Errno::ENODEV)?)?;
+        contexts.into_iter().find(|context| context.name() == self.name).ok_or(Errno::ENODEV)
+    }
+
     /// The device of a name.
     pub(crate) fn named(name: &str) -> Result<Arc<Self>> {
         let places = places().map_err(|_| Errno::ENODEV)?;
@@ -277,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_host_without_devices_says_so() {
-        if !is_empty(Path::new(CLASS)) {
+        if !ports().is_empty() {
             return;
         }
         let error = places().unwrap_err().to_string();

@@ -50,7 +50,7 @@ const SHARED: usize = usize::MAX;
 pub fn open_domain(info: &Info) -> Result<Arc<Domain>> {
     let name = info.domain.as_ref().and_then(|domain| domain.name.as_deref());
     let device = Device::named(name.ok_or(Errno::EINVAL)?)?;
-    let pd = Pd::new(device.context)?;
+    let pd = Pd::new(device.open()?)?;
     let (atomics, iwarp) = (device.limits.atomics, device.limits.iwarp);
     let registrar = mr::Device { pd: pd.clone(), atomics, iwarp };
     let domain = Domain::open_on(info, Arc::new(registrar))?;
@@ -188,11 +188,14 @@ impl Endpoint for VerbsEndpoint {
         }
         options::check_caps(NAME, info.caps, MSG_CAPS)?;
         let port = Port::of(domain)?;
-        let device = port.lock().device.clone();
+        let (device, context) = {
+            let engine = port.lock();
+            (engine.device.clone(), engine.context())
+        };
         let request = match request {
             Some(request) => {
                 let request = Request::of(request)?;
-                request.check(&device)?;
+                request.check(context)?;
                 Some(request)
             }
             None => None,

@@ -30,7 +30,7 @@ use crate::{
     clock::Clock,
     device::Device,
     sys::{
-        CmEvents, CompChannel, Cq, Pd, Words,
+        CmEvents, CompChannel, Context, Cq, Pd, Words,
         abi::{IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, ibv_wc},
     },
 };
@@ -87,7 +87,7 @@ impl fmt::Debug for Engine {
 
 impl Engine {
     pub(crate) fn new(device: Arc<Device>, pd: Arc<Pd>) -> Result<Self> {
-        let context = device.context;
+        let context = pd.context();
         let cm = CmEvents::new(context.tables())?;
         let comp = CompChannel::new(context)?;
         rustix::io::ioctl_fionbio(context.async_fd(), true)?;
@@ -110,6 +110,11 @@ impl Engine {
             pd,
             device,
         })
+    }
+
+    /// The open device.
+    pub(crate) fn context(&self) -> Context {
+        self.pd.context()
     }
 
     /// What a thread sleeps on after [`Engine::arm`].
@@ -201,7 +206,7 @@ impl Engine {
 
     #[cold]
     fn device_events(&mut self) {
-        while let Ok((number, port)) = self.device.context.next_async_event() {
+        while let Ok((number, port)) = self.context().next_async_event() {
             let name = &self.device.name;
             match number {
                 IBV_EVENT_PORT_ERR => {
@@ -253,7 +258,7 @@ impl Engine {
         // Each is larger than the one before, so that many endpoints make few queues.
         let last = self.queues.last().map_or(ENTRIES / 2, |queue| queue.entries);
         let size = last.saturating_mul(2).clamp(entries, most);
-        let cq = Cq::new(self.device.context, size, Some(&self.comp))?;
+        let cq = Cq::new(self.context(), size, Some(&self.comp))?;
         if self.armed {
             cq.arm()?;
         }

@@ -10,6 +10,7 @@ mod engine;
 mod mr;
 mod offer;
 mod passive;
+mod ports;
 mod settings;
 mod shared;
 pub mod sys;

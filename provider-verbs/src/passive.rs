@@ -19,9 +19,8 @@ use fabric_core::{
 use crate::{
     NAME,
     clock::Clock,
-    device::Device,
     engine::{DATA_MAX, Reads, parse_data, private_data},
-    sys::{CmEvent, CmEvents, CmId, cm_abi::RDMA_CM_EVENT_CONNECT_REQUEST, tables},
+    sys::{CmEvent, CmEvents, CmId, Context, cm_abi::RDMA_CM_EVENT_CONNECT_REQUEST, tables},
 };
 
 /// Requests that may wait to be read.
@@ -70,10 +69,10 @@ impl Request {
 
     /// Whether an endpoint on a device can accept it: `EINVAL` if it has come over another one, or has
     /// been answered.
-    pub(crate) fn check(&self, device: &Device) -> Result<()> {
+    pub(crate) fn check(&self, device: Context) -> Result<()> {
         let id = self.lock();
         let (context, _) = id.as_ref().and_then(CmId::device).ok_or(Errno::EINVAL)?;
-        if context == device.context {
+        if context == device {
             return Ok(());
         }
         fabric_core::warn!(
@@ -82,7 +81,7 @@ impl Request {
             "the request has come over {}, the domain is of {}: open the domain that the \
              request's info names",
             context.name(),
-            device.name
+            device.name()
         );
         Err(Errno::EINVAL)
     }

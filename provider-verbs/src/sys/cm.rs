@@ -10,6 +10,7 @@ use super::{
     Context, QpCap, QpQueues, RecvWork, SendWork, Tables,
     abi::ibv_qp,
     cm_abi::*,
+    context::claim,
     ifaddrs::{address, storage},
     last,
     queue::Qp,
@@ -54,6 +55,7 @@ pub(crate) struct CmEvent {
 impl CmEvents {
     /// Opens one that does not block.
     pub(crate) fn new(tables: &'static Tables) -> Result<Arc<Self>> {
+        claim()?;
         // SAFETY: no arguments.
         let raw = unsafe { (tables.cm.rdma_create_event_channel)() };
         if raw.is_null() {

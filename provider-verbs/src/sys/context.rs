@@ -1,24 +1,81 @@
 //! SETUP. Open devices.
 
-use core::ffi::{CStr, c_int};
+use core::{
+    ffi::{CStr, c_int},
+    sync::atomic::{AtomicU32, Ordering},
+};
 use std::{
     fmt,
     os::fd::BorrowedFd,
     sync::{Mutex, PoisonError},
 };
 
-use fabric_core::{Errno, Result};
+use fabric_core::{Errno, Result, log::Subsys};
 
 use super::{Tables, abi::*, last, returned};
 
-/// A device that is open for as long as the process lives.
+/// An open device.
 ///
 /// librdmacm opens every device for itself and wants all objects of its connections to be of that
-/// opening; so that is the one that is used for everything.
+/// opening; so that is the one that domains use ([`contexts`]), and it stays open for as long as the
+/// process lives. Looking at a device is another matter ([`OwnContext`]): a device that was open when
+/// the process forked is of no use to the child, and discovery often comes before a fork.
 #[derive(Clone, Copy)]
 pub(crate) struct Context {
     tables: &'static Tables,
     raw: *mut ibv_context,
+}
+
+/// A device that is open as long as this lives, and so do the objects on it.
+#[derive(Debug)]
+pub(crate) struct OwnContext(Context);
+
+impl OwnContext {
+    /// Opens the device of this name. `ENODEV` if there is none.
+    pub(crate) fn open(tables: &'static Tables, name: &str) -> Result<Self> {
+        let ibv = &tables.ibv;
+        let mut count: c_int = 0;
+        // SAFETY: `count` is ours to be written.
+        let list = unsafe { (ibv.ibv_get_device_list)(&raw mut count) };
+        if list.is_null() {
+            return Err(last());
+        }
+        let mut opened = Err(Errno::ENODEV);
+        for at in 0..usize::try_from(count).unwrap_or(0) {
+            // SAFETY: the library has written as many pointers as it says, to live devices.
+            let device = unsafe { *list.add(at) };
+            // SAFETY: as above.
+            if device_name(unsafe { &*device }) == name {
+                // SAFETY: as above.
+                let raw = unsafe { (ibv.ibv_open_device)(device) };
+                opened = if raw.is_null() { Err(last()) } else { Ok(raw) };
+                break;
+            }
+        }
+        // SAFETY: the list from above, once; open devices outlive it.
+        unsafe { (ibv.ibv_free_device_list)(list) };
+        opened.map(|raw| Self(Context { tables, raw }))
+    }
+
+    pub(crate) const fn get(&self) -> Context {
+        self.0
+    }
+}
+
+impl Drop for OwnContext {
+    fn drop(&mut self) {
+        // SAFETY: the device from `open`, once; its objects end before.
+        let _ = unsafe { (self.0.tables.ibv.ibv_close_device)(self.0.raw) };
+    }
+}
+
+/// A device's kernel name.
+fn device_name(device: &ibv_device) -> String {
+    let name = &device.name;
+    // SAFETY: the bytes of an array, as bytes.
+    let bytes = unsafe { core::slice::from_raw_parts(name.as_ptr().cast::<u8>(), name.len()) };
+    let name = CStr::from_bytes_until_nul(bytes).unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 // SAFETY: the libraries' calls on a context may come from any thread (ibv_open_device(3)).
@@ -38,9 +95,10 @@ impl fmt::Debug for Context {
     }
 }
 
-/// The devices of this host. `ENODEV` if there are none.
+/// The devices as librdmacm has opened them. `ENODEV` if there are none, `EOPNOTSUPP` as [`claim`].
 pub(crate) fn contexts(tables: &'static Tables) -> Result<Vec<Context>> {
     static LOCK: Mutex<()> = Mutex::new(());
+    claim()?;
     let _one_at_a_time = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let mut count: c_int = 0;
     // SAFETY: `count` is ours to be written.
@@ -54,6 +112,26 @@ pub(crate) fn contexts(tables: &'static Tables) -> Result<Vec<Context>> {
     let raw = (0..count).map(|at| unsafe { *list.add(at) }).filter(|raw| !raw.is_null());
     let contexts: Vec<Context> = raw.map(|raw| Context { tables, raw }).collect();
     if contexts.is_empty() { Err(Errno::ENODEV) } else { Ok(contexts) }
+}
+
+/// To be called before librdmacm is used: what it has opened belongs to the process that it was opened
+/// in. `EOPNOTSUPP` in a child of that, which the kernel would refuse every call.
+pub(super) fn claim() -> Result<()> {
+    static OWNER: AtomicU32 = AtomicU32::new(0);
+    let own = std::process::id();
+    match OWNER.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => Ok(()),
+        Err(owner) if owner == own => Ok(()),
+        Err(owner) => {
+            fabric_core::warn!(
+                crate::NAME,
+                Subsys::Core,
+                "RDMA devices were opened by process {owner}, of which this is a fork: open the \
+                 fabric after the fork, or call exec"
+            );
+            Err(Errno::EOPNOTSUPP)
+        }
+    }
 }
 
 impl Context {
@@ -80,11 +158,7 @@ impl Context {
 
     /// The kernel's name of the device.
     pub(crate) fn name(&self) -> String {
-        let name = &self.device().name;
-        // SAFETY: the bytes of an array, as bytes.
-        let bytes = unsafe { core::slice::from_raw_parts(name.as_ptr().cast::<u8>(), name.len()) };
-        let name = CStr::from_bytes_until_nul(bytes).unwrap_or_default();
-        name.to_string_lossy().into_owned()
+        device_name(self.device())
     }
 
     /// Whether connections are those of iWARP.

@@ -14,7 +14,7 @@ mod table;
 mod words;
 
 pub(crate) use cm::{CmEvent, CmEvents, CmId, ConnParam};
-pub(crate) use context::{Context, contexts};
+pub(crate) use context::{Context, OwnContext, contexts};
 pub(crate) use ifaddrs::{HostAddress, host_addresses};
 pub(crate) use objects::{CompChannel, Cq, Mr, Pd, Srq};
 pub(crate) use queue::{Pieces, QpCap, QpQueues, RecvWork, SendWork, What};

@@ -49,6 +49,10 @@ macro_rules! table {
 table! {
     /// Of libibverbs.
     Ibverbs from "libibverbs.so.1" {
+        fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device;
+        fn ibv_free_device_list(list: *mut *mut ibv_device);
+        fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context;
+        fn ibv_close_device(context: *mut ibv_context) -> c_int;
         fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
         fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int;
         fn ibv_query_gid(

@@ -1,0 +1,168 @@
+//! SETUP. The ports of RDMA devices as the kernel lists them, without a device being opened.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Entries of a table of identifiers without an interface after which the rest is not looked at.
+const GAP: usize = 16;
+
+/// A port of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PortEntry {
+    /// The device's name.
+    pub(crate) device: String,
+    /// The port's number.
+    pub(crate) number: u8,
+    /// Its link is up.
+    pub(crate) active: bool,
+    /// The network interfaces over it; none where its driver does not tell.
+    pub(crate) interfaces: Vec<String>,
+}
+
+impl PortEntry {
+    /// Whether an interface is one of the port's.
+    pub(crate) fn is_on(&self, interface: &str) -> bool {
+        self.interfaces.iter().any(|own| own == interface)
+    }
+}
+
+/// All ports of all devices, in order of their names.
+pub(crate) fn ports() -> Vec<PortEntry> {
+    ports_in(Path::new("/sys/class"))
+}
+
+fn ports_in(class: &Path) -> Vec<PortEntry> {
+    let mut ports = Vec::new();
+    for folder in entries(&class.join("infiniband")) {
+        for port in entries(&folder.join("ports")) {
+            if let (Some(device), Some(Ok(number))) =
+                (name(&folder), name(&port).map(|n| n.parse()))
+            {
+                let active = line(&port.join("state")).is_some_and(|state| state.starts_with("4:"));
+                let mut interfaces = of_identifiers(&port);
+                interfaces.extend(of_adapter(class, &device, number));
+                interfaces.sort();
+                interfaces.dedup();
+                ports.push(PortEntry { device, number, active, interfaces });
+            }
+        }
+    }
+    ports
+}
+
+/// The interfaces of the addresses that the port's global identifiers are made of.
+fn of_identifiers(port: &Path) -> Vec<String> {
+    let folder = port.join("gid_attrs/ndevs");
+    let mut found = Vec::new();
+    let mut gap = 0;
+    for index in 0.. {
+        match line(&folder.join(index.to_string())) {
+            Some(interface) => {
+                gap = 0;
+                found.push(interface);
+            }
+            None if gap == GAP => break,
+            None => gap += 1,
+        }
+    }
+    found
+}
+
+/// The interfaces of the same adapter, where they name the device: InfiniBand's, and iWARP's.
+fn of_adapter(class: &Path, device: &str, number: u8) -> Vec<String> {
+    let mut found = Vec::new();
+    for folder in entries(&class.join("net")) {
+        if !folder.join("device/infiniband").join(device).exists() {
+            continue;
+        }
+        // Counts from zero; adapters of one port leave it out.
+        let port = line(&folder.join("dev_port")).and_then(|text| text.parse::<u8>().ok());
+        if port.unwrap_or(0).checked_add(1) == Some(number) {
+            found.extend(name(&folder));
+        }
+    }
+    found
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let Ok(read) = folder.read_dir() else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = read.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    paths
+}
+
+fn name(path: &Path) -> Option<String> {
+    Some(path.file_name()?.to_str()?.to_owned())
+}
+
+fn line(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().next()?.trim();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder that is gone with it.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str, files: &[(&str, &str)]) -> Self {
+            let id = std::process::id();
+            let root = std::env::temp_dir().join(format!("percale-ports-{name}-{id}"));
+            for (file, text) in files {
+                let path = root.join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Self(root)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn interfaces_of_roce_infiniband_and_iwarp() {
+        let root = Folder::new(
+            "kinds",
+            &[
+                ("infiniband/rxe0/ports/1/state", "4: ACTIVE\n"),
+                ("infiniband/rxe0/ports/1/gid_attrs/ndevs/0", "eth1\n"),
+                ("infiniband/rxe0/ports/1/gid_attrs/ndevs/1", "eth1\n"),
+                ("infiniband/rxe0/ports/1/gid_attrs/ndevs/9", "eth1.7\n"),
+                ("infiniband/mlx4_0/ports/1/state", "1: DOWN\n"),
+                ("infiniband/mlx4_0/ports/2/state", "4: ACTIVE\n"),
+                ("infiniband/siw0/ports/1/state", "4: ACTIVE\n"),
+                ("net/ib0/device/infiniband/mlx4_0/node_type", ""),
+                ("net/ib0/dev_port", "0\n"),
+                ("net/ib1/device/infiniband/mlx4_0/node_type", ""),
+                ("net/ib1/dev_port", "1\n"),
+                ("net/eth1/dev_port", "0\n"),
+            ],
+        );
+        let found: Vec<String> = ports_in(&root.0)
+            .iter()
+            .map(|port| {
+                let PortEntry { device, number, active, interfaces } = port;
+                format!("{device} {number} {active} {}", interfaces.join("+"))
+            })
+            .collect();
+        assert_eq!(
+            found,
+            ["mlx4_0 1 false ib0", "mlx4_0 2 true ib1", "rxe0 1 true eth1+eth1.7", "siw0 1 true ",]
+        );
+    }
+
+    #[test]
+    fn no_devices_at_all() {
+        assert_eq!(ports_in(Path::new("/nonexistent")), []);
+    }
+}
