@@ -137,8 +137,7 @@ impl MrTable {
             let registered = device.register(request)?;
             let key = registered.key;
             let region = Arc::new(Region::new(self.mode, key, pieces, request).on(registered));
-            // No other region has the key: one that is ended leaves the table before the device.
-            self.write().insert(key, region.clone());
+            self.write().insert(region.place, region.clone());
             return Ok(region);
         }
 
@@ -166,7 +165,7 @@ impl MrTable {
     /// resolved are not waited for. `EINVAL` if it is not, or no longer, in this table.
     pub fn close(&self, region: &Region) -> Result<()> {
         let mut regions = self.write();
-        match regions.entry(region.key()) {
+        match regions.entry(region.place) {
             Entry::Occupied(place) if core::ptr::eq(&raw const **place.get(), region) => {
                 place.remove().end();
                 Ok(())

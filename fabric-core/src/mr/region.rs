@@ -30,6 +30,8 @@ static SEALS: AtomicU64 = AtomicU64::new(1);
 #[derive(Debug)]
 pub struct Region {
     key: u64,
+    /// Its place in the table.
+    pub(super) place: u64,
     pieces: Pieces,
     access: Flags,
     flags: Flags,
@@ -48,6 +50,7 @@ impl Region {
     pub(super) fn new(mode: MrMode, key: u64, pieces: Pieces, request: &MrRequest<'_>) -> Self {
         let mut region = Self {
             key,
+            place: key,
             pieces,
             access: request.access,
             flags: request.flags,
@@ -63,8 +66,10 @@ impl Region {
         region
     }
 
-    /// The same, known to a device.
+    /// The same, known to a device. Its keys need not tell regions apart: one that peers cannot reach
+    /// may have none.
     pub(super) fn on(mut self, registered: Registered) -> Self {
+        self.place = self.seal.load(Ordering::Relaxed);
         self.registered = Mutex::new(Some(registered));
         self
     }

@@ -14,7 +14,7 @@ pub trait Registrar: fmt::Debug + Send + Sync {
 
 /// Memory that a device knows.
 pub struct Registered {
-    /// What peers name it by; unique among the device's live regions of one table.
+    /// What peers name it by; of one that they cannot reach, anything.
     pub key: u64,
     /// What local operations name it by, not zero.
     pub descriptor: usize,

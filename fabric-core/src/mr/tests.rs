@@ -278,9 +278,10 @@ impl Registrar for Device {
         if request.access.contains(Flags::REMOTE_READ) {
             return Err(Errno::ENOMEM);
         }
-        let before = self.0.fetch_add(1, Ordering::Relaxed) as u64;
+        self.0.fetch_add(1, Ordering::Relaxed);
         let hold = Box::new(Held(self.0.clone()));
-        Ok(Registered { key: 0x100 + before, descriptor: 7, hold })
+        let remote = request.access.contains(Flags::REMOTE_WRITE);
+        Ok(Registered { key: if remote { 0x100 } else { 0 }, descriptor: 7, hold })
     }
 }
 
@@ -299,10 +300,13 @@ fn a_device_names_its_regions_and_lets_go_of_them() {
         flags: Flags::empty(),
         context: 0,
     };
-    let region = table.register(&request(Flags::SEND)).unwrap();
+    let region = table.register(&request(Flags::REMOTE_WRITE)).unwrap();
     assert_eq!((region.key(), region.descriptor(), table.len()), (0x100, 7, 1));
     assert_eq!(table.register(&request(Flags::REMOTE_READ)).unwrap_err(), Errno::ENOMEM);
     assert_eq!(table.len(), 1, "what the device refuses leaves nothing behind");
+    let local = [Flags::SEND, Flags::RECV].map(|access| table.register(&request(access)).unwrap());
+    assert_eq!(local.each_ref().map(|region| region.key()), [0, 0], "keys of no use");
+    local.iter().for_each(|region| table.close(region).unwrap());
     table.close(&region).unwrap();
     assert_eq!(held.load(Ordering::Relaxed), 0, "closing ends it, though the region lives on");
     assert_eq!(table.close(&region).unwrap_err(), Errno::EINVAL);

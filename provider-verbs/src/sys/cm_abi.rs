@@ -91,7 +91,7 @@ c_struct! {
 #[repr(C)]
 pub union rdma_cm_event_param {
     pub conn: rdma_conn_param,
-    pub ud: [u64; 8],
+    pub ud: [u64; 7],
 }
 
 pub const RDMA_PS_TCP: c_uint = 0x0106;
