@@ -273,3 +273,6 @@ impl Engine {
         self.words.as_mut().ok_or(Errno::EOTHER)
     }
 }
+
+#[cfg(test)]
+mod tests;

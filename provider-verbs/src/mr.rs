@@ -103,6 +103,7 @@ pub(crate) fn memlock_hint(reason: Errno) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::mock;
 
     #[test]
     fn descriptors_are_keys_with_a_mark() {
@@ -110,5 +111,55 @@ mod tests {
         assert_eq!(lkey_of(DESCRIPTOR | 0xffff_ffff), Some(0xffff_ffff));
         assert_eq!(lkey_of(0), None);
         assert_eq!(lkey_of(0x7fff_1234_5678), None, "an address is no descriptor");
+    }
+
+    fn device(atomics: bool, iwarp: bool) -> Device {
+        Device { pd: Pd::new(mock::device(mock::RXE)).unwrap(), atomics, iwarp }
+    }
+
+    #[test]
+    fn regions_have_the_accesses_that_are_asked_for() {
+        let (local, remote) = (IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_WRITE);
+        let plain = device(true, false);
+        assert_eq!(plain.access(Flags::SEND | Flags::WRITE), 0, "memory may be read-only");
+        assert_eq!(plain.access(Flags::REMOTE_READ), IBV_ACCESS_REMOTE_READ);
+        assert_eq!(plain.access(Flags::READ), local);
+        assert_eq!(
+            plain.access(Flags::REMOTE_WRITE),
+            local | remote | IBV_ACCESS_REMOTE_ATOMIC,
+            "remote writes want local ones"
+        );
+        let iwarp = device(false, true);
+        assert_eq!(iwarp.access(Flags::READ), local | remote);
+        assert_eq!(iwarp.access(Flags::REMOTE_WRITE), local | remote);
+    }
+
+    #[test]
+    fn registration_holds_and_lets_go() {
+        let device = device(true, false);
+        let memory = [0u8; 16];
+        let iov = [fabric_core::op::IoVec { base: memory.as_ptr().cast_mut(), len: 16 }];
+        let request = MrRequest {
+            iov: &iov,
+            access: Flags::REMOTE_READ,
+            requested_key: 0,
+            offset: 0,
+            flags: Flags::empty(),
+            context: 0,
+        };
+        let registered = device.register(&request).unwrap();
+        assert_eq!((registered.key, lkey_of(registered.descriptor)), (0x8000_0001, Some(1)));
+        assert_eq!(mock::regions(), 1);
+        drop(registered);
+        assert_eq!(mock::regions(), 0);
+        mock::fail("ibv_reg_mr", &[libc::ENOMEM]);
+        assert_eq!(device.register(&request).unwrap_err(), Errno::ENOMEM);
+    }
+
+    #[test]
+    fn too_little_memory_to_lock_is_named() {
+        let limited = getrlimit(Resource::Memlock).current.is_some();
+        assert_eq!(memlock_hint(Errno::ENOMEM).contains("RLIMIT_MEMLOCK"), limited);
+        assert_eq!(memlock_hint(Errno::EINVAL), "");
     }
 }

@@ -8,6 +8,8 @@ mod cm;
 pub mod cm_abi;
 mod context;
 mod ifaddrs;
+#[cfg(test)]
+pub(crate) mod mock;
 mod objects;
 mod queue;
 mod table;
