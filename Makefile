@@ -25,7 +25,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## release build: libfabric.so.1, libfabric.a and the percale command
-	$(CARGO) build --release --locked -p percale-ffi -p percale
+	$(CARGO) build --release --locked -p percale-ffi -p percale --features percale/cli
 	ln -sfn libfabric.so $(RELEASE)/libfabric.so.1
 
 demo: ## unmodified fi_pingpong and MPI on this build, with figures beside upstream's
@@ -68,8 +68,8 @@ bench-tcp: build ## tcp against another libfabric and bare sockets, loopback and
 lint: ## formatting, clippy, documentation, licences of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path tests/fuzz/Cargo.toml --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(CARGO) clippy --workspace --all-features --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
 	@if command -v cargo-deny >/dev/null; then \
 		$(CARGO) deny --offline check licenses bans sources; \
 	else \

@@ -113,16 +113,17 @@ def main():
     apart = ["--manifest-path", "tests/fuzz/Cargo.toml"]
     totals.step("formatting of fuzz targets", [*formatting, *apart], 60)
     built = totals.step("release build", ["make", "build"], 1200)
-    clippy = ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
+    everything = ["--workspace", "--all-features", "--locked"]
+    clippy = ["cargo", "clippy", *everything, "--all-targets", "--", "-D", "warnings"]
     totals.step("clippy", clippy, 900)
-    documents = ["cargo", "doc", "--workspace", "--no-deps", "--locked"]
+    documents = ["cargo", "doc", *everything, "--no-deps"]
     totals.step("documentation", documents, 600, env={"RUSTDOCFLAGS": "-D warnings"})
     if shutil.which("cargo-deny"):
         deny = ["cargo", "deny", "--offline", "check", "licenses", "bans", "sources"]
         totals.step("dependencies", deny, 120)
     else:
         totals.skip("dependencies", "cargo-deny is not installed")
-    tests = ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"]
+    tests = ["cargo", "test", *everything, "--no-fail-fast"]
     totals.step("Rust and C tests", tests, 1200, counts=True)
     models(totals)
     totals.step("fuzzing", [python, "tests/fuzz/run.py"], 1200, counts=True)

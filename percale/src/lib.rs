@@ -12,6 +12,33 @@
 //! }
 //! ```
 
+#![deny(unsafe_code)]
+
+mod address;
+pub mod buf;
+#[doc(hidden)]
+pub mod dispatch;
+mod domain;
+mod endpoint;
+mod error;
+mod fabric;
+mod hints;
+mod memory;
+pub mod op;
+mod queue;
+pub mod reactor;
+mod region;
+
+pub use address::{Address, Peer};
+pub use buf::{Buf, BufMut};
+pub use dispatch::{Any, Local, Shared, Shm, Tcp, TcpRxm};
+pub use domain::{Domain, DomainBuilder};
+pub use endpoint::{
+    Change, Element, Endpoint, EndpointBuilder, Message, Messages, Outgoing, RemoteWrite,
+    RemoteWrites, TagMatch,
+};
+pub use error::{Error, Failure, Result};
+pub use fabric::Fabric;
 use fabric_core::discovery::{ProviderFilter, Request, Source, getinfo};
 pub use fabric_core::{
     Errno,
@@ -19,9 +46,12 @@ pub use fabric_core::{
     discovery::{self, NoProvider, Rejection, last_report},
     flags, param,
 };
+pub use hints::Hints;
+pub use op::{Op, Received};
 use provider_shm::ShmSource;
 use provider_tcp::{RxmSource, TcpSource};
 use provider_verbs::VerbsSource;
+pub use region::{Access, Part, Region, Remote, View};
 
 /// The providers that are built in, in the order in which their offers are listed.
 pub const SOURCES: [&dyn Source; 4] = [&VerbsSource, &ShmSource, &TcpSource, &RxmSource];

@@ -59,7 +59,8 @@ def release():
     """Builds the release library and gives it the name that programs look for."""
     say("building the release library")
     cargo = shutil.which("cargo") or str(pathlib.Path.home() / ".cargo" / "bin" / "cargo")
-    command = [cargo, "build", "--release", "--locked", "-p", "percale-ffi", "-p", "percale"]
+    command = [cargo, "build", "--release", "--locked", "-p", "percale-ffi"]
+    command += ["-p", "percale", "--features", "percale/cli"]
     run(command, 1800, cwd=libraries.ROOT)
     name(libraries.percale().directory)
 

@@ -1,0 +1,202 @@
+//! SETUP. Endpoints: opening and closing them. What they do is in [`messages`] and its siblings.
+
+mod atomics;
+mod many;
+mod messages;
+mod one_sided;
+mod remote_writes;
+
+use core::{fmt, marker::PhantomData};
+use std::sync::Arc;
+
+use fabric_core::{Errno, attr::Info, engine::Stats, slab::Handle};
+
+pub use self::{
+    atomics::{Change, Element},
+    many::{Message, Messages},
+    messages::{Outgoing, TagMatch},
+    remote_writes::{RemoteWrite, RemoteWrites},
+};
+use crate::{
+    address::Address,
+    dispatch::{Any, EndpointCalls, Provider, Threads},
+    domain::DomainInner,
+    error::{Error, Result},
+    op::{Op, Request, Task},
+    queue::Queue,
+    reactor::Reactor,
+};
+
+/// An endpoint of reliable datagrams.
+///
+/// It is a handle: copies of it are the same endpoint, which closes with the last of them and of its
+/// operations, or with [`Endpoint::close`].
+pub struct Endpoint<P: Provider = Any> {
+    pub(crate) inner: Arc<EndpointInner<P>>,
+}
+
+impl<P: Provider> Clone for Endpoint<P> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+impl<P: Provider> fmt::Debug for Endpoint<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("name", &self.inner.name).finish_non_exhaustive()
+    }
+}
+
+impl<P: Provider> Endpoint<P> {
+    /// Where peers reach it.
+    pub fn address(&self) -> Result<Address> {
+        let name = self.inner.calls.name().map_err(Error::refused("ask for an address"))?;
+        Ok(Address::from_bytes(name))
+    }
+
+    /// What the provider promises.
+    pub fn info(&self) -> &Info {
+        &self.inner.domain.info
+    }
+
+    /// Counts of what has happened.
+    pub fn stats(&self) -> Stats {
+        self.inner.calls.stats()
+    }
+
+    /// Makes progress for all operations of the queue, without waiting.
+    pub fn progress(&self) {
+        self.inner.queue.drive();
+    }
+
+    /// Operations that have not been waited for to their end.
+    pub fn operations(&self) -> usize {
+        self.inner.queue.operations()
+    }
+
+    /// Closes the endpoint. Whoever waits for one of its operations gets the buffers back, with
+    /// [`Error::Cancelled`].
+    ///
+    /// What has been sent leaves before: that takes some seconds at most where a peer takes nothing.
+    pub fn close(self) {
+        self.inner.close();
+    }
+}
+
+/// How an endpoint is opened.
+#[derive(Debug)]
+#[must_use]
+pub struct EndpointBuilder<P: Provider> {
+    domain: Arc<DomainInner<P>>,
+    address: Option<Address>,
+    own_queue: bool,
+    reactor: Option<Arc<dyn Reactor>>,
+}
+
+impl<P: Provider> EndpointBuilder<P> {
+    pub(crate) fn new(domain: Arc<DomainInner<P>>) -> Self {
+        Self { domain, address: None, own_queue: false, reactor: None }
+    }
+
+    /// Peers reach it at this address.
+    pub fn address(mut self, address: Address) -> Self {
+        self.address = Some(address);
+        self
+    }
+
+    /// Its operations complete in a queue of their own, so that waiting for them moves this endpoint
+    /// alone, and meets no other thread.
+    pub fn own_queue(mut self) -> Self {
+        self.own_queue = true;
+        self
+    }
+
+    /// Futures wait with this reactor, and not the domain's; so the queue is its own, too.
+    pub fn reactor(mut self, reactor: impl Reactor) -> Self {
+        self.own_queue = true;
+        self.reactor = Some(Arc::new(reactor));
+        self
+    }
+
+    /// Opens the endpoint.
+    pub fn open(self) -> Result<Endpoint<P>> {
+        let domain = self.domain;
+        let queue = if self.own_queue {
+            let reactor = self.reactor.as_ref().or(domain.reactor.as_ref());
+            Queue::open(domain.kind, reactor.map(|reactor| &**reactor))?
+        } else {
+            domain.queue.clone()
+        };
+        let calls = P::open_endpoint(domain.kind, &domain.core, &domain.info, None)
+            .map_err(Error::refused("open an endpoint"))?;
+        // From here on it is closed whatever happens.
+        let inner = Arc::new(EndpointInner {
+            name: domain.enlist(&calls),
+            calls,
+            queue,
+            domain,
+            marker: PhantomData,
+        });
+        let start = || {
+            if let Some(address) = &self.address {
+                inner.calls.set_name(address.as_bytes())?;
+            }
+            inner.calls.bind_av(inner.domain.peers().av())?;
+            P::bind_queue(&inner.calls, inner.queue.calls())?;
+            inner.calls.enable()
+        };
+        start().map_err(Error::refused("start an endpoint"))?;
+        Ok(Endpoint { inner })
+    }
+}
+
+/// An endpoint and what it needs.
+pub(crate) struct EndpointInner<P: Provider> {
+    /// No other endpoint has it.
+    name: u64,
+    pub(crate) calls: P::Endpoint,
+    pub(crate) queue: Arc<Queue<P>>,
+    pub(crate) domain: Arc<DomainInner<P>>,
+    marker: PhantomData<<P::Threads as Threads>::Marker>,
+}
+
+impl<P: Provider> fmt::Debug for EndpointInner<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointInner").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<P: Provider> fmt::Debug for DomainInner<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DomainInner").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl<P: Provider> EndpointInner<P> {
+    /// Starts an operation whose memory `task` owns, or makes one that has failed before it began.
+    pub(crate) fn start<T: Task>(
+        self: &Arc<Self>,
+        request: Result<Request, Errno>,
+        task: T,
+    ) -> Op<P, T> {
+        let key = request.and_then(|r| self.queue.start(self.name, &self.calls, r, false));
+        Op::new(self, key, task)
+    }
+
+    /// Starts an operation that completes many times.
+    pub(crate) fn start_many(&self, request: Request) -> Result<Handle, Errno> {
+        self.queue.start(self.name, &self.calls, request, true)
+    }
+
+    fn close(&self) {
+        self.calls.close();
+        self.queue.end_all(self.name);
+        self.domain.strike(self.name);
+    }
+}
+
+impl<P: Provider> Drop for EndpointInner<P> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

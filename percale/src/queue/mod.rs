@@ -1,0 +1,283 @@
+//! HOT. Completion queues: from a provider's completions to the operations that wait for them.
+//!
+//! Whoever waits for an operation, thread or task, makes progress for all operations of the queue,
+//! and hands on what is others'. [`Queue::poll`] is the one way of waiting; threads are tasks with a
+//! waker that unparks, and one of them at a time sleeps on the descriptor.
+
+mod backlog;
+mod sleep;
+mod table;
+mod waiters;
+
+use std::{
+    fmt,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use fabric_core::{
+    Errno,
+    completion::Entry,
+    flags::Flags,
+    lock::{Guarded, Lock},
+    slab::Handle,
+};
+
+use self::{backlog::Backlog, sleep::Bell, table::Table, waiters::Waiters};
+pub(crate) use self::{
+    backlog::Waiting,
+    table::{Kept, Outcome},
+};
+use crate::{
+    dispatch::{Batch, EndpointCalls, Kind, Provider, QueueCalls, Threads},
+    error::{Error, Result},
+    op::Request,
+    reactor::{Reactor, Readiness},
+};
+
+/// Times that a task looks again before it lets others go on.
+const PATIENCE: usize = 64;
+
+type TableCell<P> = <<<P as Provider>::Threads as Threads>::Lock as Lock>::Cell<Table>;
+
+/// A completion queue and the operations that complete in it.
+pub(crate) struct Queue<P: Provider> {
+    calls: P::Queue,
+    table: TableCell<P>,
+    waiters: Arc<Waiters>,
+    /// The waker of `waiters`, for the reactor.
+    everybody: Waker,
+    /// Held by whoever takes completions, so that they are handed on in their order.
+    reader: Mutex<()>,
+    /// Held by the one thread that sleeps on `descriptor`.
+    sleeper: Mutex<()>,
+    bell: Arc<Bell>,
+    descriptor: OwnedFd,
+    source: Option<Box<dyn Readiness>>,
+    backlog: Backlog<P>,
+    /// Data that came with peers' writes.
+    arrivals: Mutex<std::collections::VecDeque<Entry>>,
+}
+
+impl<P: Provider> fmt::Debug for Queue<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("waiters", &self.waiters).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What these guard is changed in one step, so a poisoned lock is as good as any.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<P: Provider> Queue<P> {
+    pub(crate) fn open(kind: Kind, reactor: Option<&dyn Reactor>) -> Result<Arc<Self>> {
+        let calls = P::open_queue(kind).map_err(Error::refused("open a completion queue"))?;
+        let descriptor = calls.descriptor().map_err(Error::refused("open a completion queue"))?;
+        let source = reactor
+            .map(|reactor| reactor.register(descriptor.try_clone()?))
+            .transpose()
+            .map_err(|e| {
+            let errno = Errno::new(e.raw_os_error().unwrap_or(Errno::EOTHER.get()));
+            Error::Refused { call: "register with the reactor", errno }
+        })?;
+        let waiters = Arc::new(Waiters::default());
+        Ok(Arc::new(Self {
+            calls,
+            table: Guarded::new(Table::new()),
+            everybody: waiters.clone().into(),
+            waiters,
+            reader: Mutex::new(()),
+            sleeper: Mutex::new(()),
+            bell: Bell::open().map_err(Error::refused("open a completion queue"))?,
+            descriptor,
+            source,
+            backlog: Backlog::new(),
+            arrivals: Mutex::default(),
+        }))
+    }
+
+    pub(crate) const fn calls(&self) -> &P::Queue {
+        &self.calls
+    }
+
+    /// Starts an operation of the endpoint that is called `owner`. It may have failed already; that,
+    /// too, is its outcome.
+    pub(crate) fn start(
+        &self,
+        owner: u64,
+        endpoint: &P::Endpoint,
+        request: Request,
+        many: bool,
+    ) -> Result<Handle, Errno> {
+        let mut table = self.table.lock();
+        let key = if many { table.insert_many(owner) } else { table.insert(owner) }?;
+        drop(table);
+        let waiting = Waiting { owner, key, request };
+        if let Err(errno) = self.backlog.post(endpoint, waiting) {
+            self.end(key, Outcome::of(errno));
+        }
+        Ok(key)
+    }
+
+    /// How an operation has ended, if it has.
+    #[inline]
+    pub(crate) fn take(&self, key: Handle) -> Option<Outcome> {
+        self.table.lock().take(key)
+    }
+
+    /// The next completion of an operation with many, as [`Table::take_next`].
+    pub(crate) fn take_next(&self, key: Handle) -> Option<Option<Outcome>> {
+        self.table.lock().take_next(key)
+    }
+
+    /// The next data that came with a peer's write.
+    pub(crate) fn take_arrival(&self) -> Option<Entry> {
+        lock(&self.arrivals).pop_front()
+    }
+
+    /// Nobody waits for an operation any more: it is taken back if it can be, and what it uses is
+    /// kept until it has ended.
+    pub(crate) fn abandon(&self, endpoint: &P::Endpoint, key: Handle, kept: Kept) {
+        self.waiters.remove(key.index());
+        if self.backlog.remove(key) {
+            // It never was the provider's.
+            self.end(key, Outcome::of(Errno::ECANCELED));
+        }
+        let left = self.table.lock().abandon(key, kept);
+        if matches!(left, table::Left::Running) {
+            endpoint.cancel(key.raw() as usize);
+        }
+    }
+
+    /// Asks for the end of an operation that somebody waits for.
+    pub(crate) fn cancel(&self, endpoint: &P::Endpoint, key: Handle) {
+        if self.backlog.remove(key) {
+            self.end(key, Outcome::of(Errno::ECANCELED));
+        } else {
+            endpoint.cancel(key.raw() as usize);
+        }
+    }
+
+    /// An endpoint has been closed: what it had completed is handed on, and the rest ends.
+    pub(crate) fn end_all(&self, owner: u64) {
+        self.backlog.remove_all(owner);
+        self.drive();
+        let (keys, freed) = self.table.lock().end_all(owner);
+        drop(freed);
+        for key in keys {
+            self.waiters.wake_one(key.index());
+        }
+    }
+
+    /// Operations under way, or ended and not asked for.
+    pub(crate) fn operations(&self) -> usize {
+        self.table.lock().len()
+    }
+
+    /// Makes progress, and hands completions to their operations. Whether there were any.
+    pub(crate) fn drive(&self) -> bool {
+        let turn = lock(&self.reader);
+        let mut batch = Batch::new();
+        let mut any = false;
+        loop {
+            match self.calls.read(&mut batch) {
+                Ok(0) => break,
+                Ok(_) => batch.entries().iter().for_each(|entry| self.deliver(*entry)),
+                Err(Errno::EAVAIL) => match self.calls.read_error() {
+                    Some(error) => match context(&error.entry) {
+                        Some(key) => self.end(key, Outcome::Failed(Box::new(error))),
+                        None => continue,
+                    },
+                    None => break,
+                },
+                Err(_) => break,
+            }
+            any = true;
+        }
+        drop(turn);
+        any |= self.backlog.flush(|key, errno| self.end(key, Outcome::of(errno)));
+        any
+    }
+
+    fn deliver(&self, entry: Entry) {
+        match context(&entry) {
+            Some(key) => self.end(key, Outcome::Done(entry)),
+            None => {
+                lock(&self.arrivals).push_back(entry);
+                self.waiters.wake_one(ARRIVALS);
+            }
+        }
+    }
+
+    fn end(&self, key: Handle, outcome: Outcome) {
+        // Dropped behind the lock: it may run code of the program.
+        let freed = self.table.lock().end(key, outcome);
+        drop(freed);
+        self.waiters.wake_one(key.index());
+    }
+
+    /// Waits until `ready` has something, as a task. `place` is where it waits.
+    pub(crate) fn poll<R>(
+        &self,
+        cx: &mut Context<'_>,
+        place: u32,
+        mut ready: impl FnMut() -> Option<R>,
+    ) -> Poll<R> {
+        if let Some(done) = ready() {
+            return Poll::Ready(done);
+        }
+        self.drive();
+        if let Some(done) = ready() {
+            return Poll::Ready(done);
+        }
+        self.waiters.add(place, cx.waker());
+        let done = ready().or_else(|| self.poll_source(cx, &mut ready));
+        match done {
+            Some(done) => {
+                self.waiters.remove(place);
+                Poll::Ready(done)
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    /// Waits for news in the reactor's way. `None`: somebody is woken when there are some.
+    fn poll_source<R>(
+        &self,
+        cx: &mut Context<'_>,
+        ready: &mut impl FnMut() -> Option<R>,
+    ) -> Option<R> {
+        let Some(source) = &self.source else {
+            cx.waker().wake_by_ref();
+            return None;
+        };
+        let mut reactor = Context::from_waker(&self.everybody);
+        for _ in 0..PATIENCE {
+            let quiet = self.backlog.is_empty() && self.calls.try_wait().unwrap_or(false);
+            if quiet && source.poll_readable(&mut reactor).is_pending() {
+                return None;
+            }
+            // The reactor has forgotten its waker; who else waits looks again, and gives it anew.
+            self.drive();
+            if let Some(done) = ready() {
+                self.waiters.wake_all();
+                return Some(done);
+            }
+        }
+        // Others may have something to do that this depends on.
+        cx.waker().wake_by_ref();
+        None
+    }
+}
+
+/// Where those wait that want data of peers' writes.
+pub(crate) const ARRIVALS: u32 = u32::MAX;
+
+/// The operation that a completion is of; `None` for what a peer has done.
+fn context(entry: &Entry) -> Option<Handle> {
+    let remote = Flags::REMOTE_READ | Flags::REMOTE_WRITE;
+    let by_peer = entry.flags & remote.bits() != 0;
+    (!by_peer && entry.context != 0).then(|| Handle::from_raw(entry.context as u64))
+}

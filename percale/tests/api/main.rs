@@ -1,0 +1,7 @@
+//! The safe interface, on every provider that a host without special hardware has.
+
+mod futures;
+mod lifetimes;
+mod messages;
+mod one_sided;
+mod pair;
