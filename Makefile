@@ -71,7 +71,7 @@ lint: ## formatting, clippy, documentation, licences of dependencies
 	$(CARGO) clippy --workspace --all-features --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
 	@if command -v cargo-deny >/dev/null; then \
-		$(CARGO) deny --offline check licenses bans sources; \
+		$(CARGO) fetch --locked && $(CARGO) deny --offline check licenses bans sources; \
 	else \
 		echo "cargo-deny is not installed: dependency rules were not checked"; \
 	fi

@@ -119,6 +119,8 @@ def main():
     documents = ["cargo", "doc", *everything, "--no-deps"]
     totals.step("documentation", documents, 600, env={"RUSTDOCFLAGS": "-D warnings"})
     if shutil.which("cargo-deny"):
+        # It reads the manifests of all crates, those for other systems too.
+        totals.step("crates", ["cargo", "fetch", "--locked"], 600)
         deny = ["cargo", "deny", "--offline", "check", "licenses", "bans", "sources"]
         totals.step("dependencies", deny, 120)
     else:

@@ -22,6 +22,7 @@ use crate::{
     dispatch::{Any, EndpointCalls, Kind, Provider, Threads},
     endpoint::{Endpoint, EndpointBuilder},
     error::{Error, Result},
+    events::Events,
     fabric::Fabric,
     queue::Queue,
     reactor::Reactor,
@@ -144,6 +145,7 @@ impl<P: Provider> DomainBuilder<P> {
                 peers: PeerSpace::open(format)?,
                 queue,
                 reactor: self.reactor,
+                events: Mutex::default(),
                 endpoints: Mutex::default(),
                 marker: PhantomData,
             }),
@@ -167,6 +169,8 @@ pub(crate) struct DomainInner<P: Provider> {
     /// Of all endpoints that have none of their own.
     pub(crate) queue: Arc<Queue<P>>,
     pub(crate) reactor: Option<Arc<dyn Reactor>>,
+    /// Opened with the first connection or listener.
+    events: Mutex<Option<Arc<Events>>>,
     /// Those that are open, by their names.
     endpoints: Mutex<HashMap<u64, P::Endpoint>>,
     marker: PhantomData<<P::Threads as Threads>::Marker>,
@@ -177,6 +181,17 @@ static NAMES: AtomicU64 = AtomicU64::new(1);
 impl<P: Provider> DomainInner<P> {
     pub(crate) const fn peers(&self) -> &PeerSpace {
         &self.peers
+    }
+
+    /// The event queue of all connections and listeners.
+    pub(crate) fn events(&self) -> Result<Arc<Events>> {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(events) = &*events {
+            return Ok(events.clone());
+        }
+        let opened = Events::open(self.reactor.as_deref())?;
+        *events = Some(opened.clone());
+        Ok(opened)
     }
 
     /// Takes an endpoint into the list, and gives it a name that no other one ever has.

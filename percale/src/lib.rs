@@ -16,11 +16,13 @@
 
 mod address;
 pub mod buf;
+mod connection;
 #[doc(hidden)]
 pub mod dispatch;
 mod domain;
 mod endpoint;
 mod error;
+mod events;
 mod fabric;
 mod hints;
 mod memory;
@@ -28,9 +30,11 @@ pub mod op;
 mod queue;
 pub mod reactor;
 mod region;
+mod waiting;
 
 pub use address::{Address, Peer};
 pub use buf::{Buf, BufMut};
+pub use connection::{Connecting, Connection, Incoming, Listener};
 pub use dispatch::{Any, Local, Shared, Shm, Tcp, TcpRxm};
 pub use domain::{Domain, DomainBuilder};
 pub use endpoint::{

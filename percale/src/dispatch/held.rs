@@ -129,6 +129,13 @@ fn duplicate(descriptor: BorrowedFd<'_>) -> Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(descriptor, 0)?)
 }
 
+/// A descriptor to sleep on for events.
+pub fn descriptor_of_events(queue: &EventQueue) -> Result<OwnedFd> {
+    let raw = queue.wait_fd()?;
+    // SAFETY: the descriptor is open as long as the queue, which is ours during the call.
+    duplicate(unsafe { BorrowedFd::borrow_raw(raw) })
+}
+
 /// Bytes of an entry of the format that queues are opened with.
 const ENTRY: usize = fabric_core::completion::format_size(CqFormat::Tagged);
 

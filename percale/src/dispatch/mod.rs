@@ -25,7 +25,7 @@ use fabric_core::{
 pub use self::{
     any::Any,
     calls::{AnyCounter, AnyEndpoint, AnyQueue, CounterCalls, EndpointCalls, QueueCalls},
-    held::{HeldCounter, HeldEndpoint, HeldQueue},
+    held::{HeldCounter, HeldEndpoint, HeldQueue, descriptor_of_events},
     only::{Shm, Tcp, TcpRxm},
 };
 

@@ -184,7 +184,7 @@ impl<P: Provider> Outgoing<'_, P> {
         if count == 0 || len > remote.len() {
             return Err(Errno::EINVAL);
         }
-        if len > self.endpoint.inner.calls.atomic_limit() {
+        if len > self.endpoint.calls.atomic_limit() {
             return Err(Errno::EMSGSIZE);
         }
         Ok((self.index()?, RmaIov { len, ..remote.iov() }))

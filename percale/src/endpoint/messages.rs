@@ -1,8 +1,10 @@
 //! HOT. Messages, tagged and not.
 
+use std::sync::Arc;
+
 use fabric_core::{Errno, flags::Flags};
 
-use super::Endpoint;
+use super::{Endpoint, EndpointInner};
 use crate::{
     address::Peer,
     buf::{Buf, BufMut},
@@ -77,7 +79,7 @@ impl<P: Provider> Endpoint<P> {
 
     /// An operation towards a peer with more than the usual said about it.
     pub fn to(&self, peer: Peer) -> Outgoing<'_, P> {
-        Outgoing { endpoint: self, peer, tag: None, data: None, flags: Flags::empty() }
+        Outgoing::new(&self.inner, Target::Peer(peer))
     }
 
     fn receive<B: BufMut>(
@@ -98,14 +100,27 @@ impl<P: Provider> Endpoint<P> {
 #[derive(Clone, Copy, Debug)]
 #[must_use = "nothing is sent before a buffer is given"]
 pub struct Outgoing<'a, P: Provider> {
-    pub(crate) endpoint: &'a Endpoint<P>,
-    peer: Peer,
+    pub(super) endpoint: &'a Arc<EndpointInner<P>>,
+    target: Target,
     tag: Option<u64>,
     data: Option<u64>,
     flags: Flags,
 }
 
-impl<P: Provider> Outgoing<'_, P> {
+/// Who an operation is towards.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target {
+    /// One of the peers of the domain.
+    Peer(Peer),
+    /// The only one there is.
+    Connected,
+}
+
+impl<'a, P: Provider> Outgoing<'a, P> {
+    pub(crate) const fn new(endpoint: &'a Arc<EndpointInner<P>>, target: Target) -> Self {
+        Self { endpoint, target, tag: None, data: None, flags: Flags::empty() }
+    }
+
     /// A tagged message, with this tag.
     pub fn tag(mut self, tag: u64) -> Self {
         self.tag = Some(tag);
@@ -146,11 +161,14 @@ impl<P: Provider> Outgoing<'_, P> {
     /// Starts an operation with everything that was said.
     pub(crate) fn start<T: Task>(&self, request: Result<Request, Errno>, task: T) -> Op<P, T> {
         let request = request.map(|request| request.flags(self.flags).data(self.data));
-        self.endpoint.inner.start(request, task)
+        self.endpoint.start(request, task)
     }
 
     /// What the provider calls the peer.
     pub(crate) fn index(&self) -> Result<u64, Errno> {
-        self.endpoint.inner.domain.peers().index(self.peer)
+        match self.target {
+            Target::Peer(peer) => self.endpoint.domain.peers().index(peer),
+            Target::Connected => Ok(0),
+        }
     }
 }

@@ -6,10 +6,14 @@ mod messages;
 mod one_sided;
 mod remote_writes;
 
-use core::{fmt, marker::PhantomData};
-use std::sync::Arc;
+use core::{
+    fmt,
+    marker::PhantomData,
+    task::{Context, Poll},
+};
+use std::{sync::Arc, time::Instant};
 
-use fabric_core::{Errno, attr::Info, engine::Stats, slab::Handle};
+use fabric_core::{Errno, attr::Info, engine::Stats, eq::RequestHandle, slab::Handle};
 
 pub use self::{
     atomics::{Change, Element},
@@ -19,13 +23,17 @@ pub use self::{
 };
 use crate::{
     address::Address,
+    connection::Mailbox,
     dispatch::{Any, EndpointCalls, Provider, Threads},
     domain::DomainInner,
     error::{Error, Result},
+    events::{ConnectionEvent, Events},
     op::{Op, Request, Task},
     queue::Queue,
     reactor::Reactor,
+    waiting::News,
 };
+pub(crate) use messages::Target;
 
 /// An endpoint of reliable datagrams.
 ///
@@ -127,16 +135,7 @@ impl<P: Provider> EndpointBuilder<P> {
         } else {
             domain.queue.clone()
         };
-        let calls = P::open_endpoint(domain.kind, &domain.core, &domain.info, None)
-            .map_err(Error::refused("open an endpoint"))?;
-        // From here on it is closed whatever happens.
-        let inner = Arc::new(EndpointInner {
-            name: domain.enlist(&calls),
-            calls,
-            queue,
-            domain,
-            marker: PhantomData,
-        });
+        let inner = EndpointInner::open(&domain, queue, &domain.info, None, None)?;
         let start = || {
             if let Some(address) = &self.address {
                 inner.calls.set_name(address.as_bytes())?;
@@ -157,6 +156,8 @@ pub(crate) struct EndpointInner<P: Provider> {
     pub(crate) calls: P::Endpoint,
     pub(crate) queue: Arc<Queue<P>>,
     pub(crate) domain: Arc<DomainInner<P>>,
+    /// Of connections.
+    mailbox: Option<Mailbox>,
     marker: PhantomData<<P::Threads as Threads>::Marker>,
 }
 
@@ -173,6 +174,39 @@ impl<P: Provider> fmt::Debug for DomainInner<P> {
 }
 
 impl<P: Provider> EndpointInner<P> {
+    /// Opens an endpoint that is not bound to anything. It is closed when the last owner has gone.
+    pub(crate) fn open(
+        domain: &Arc<DomainInner<P>>,
+        queue: Arc<Queue<P>>,
+        info: &Info,
+        request: Option<&RequestHandle>,
+        events: Option<Arc<Events>>,
+    ) -> Result<Arc<Self>> {
+        let refused = |errno| Error::Refused { call: "open an endpoint", errno };
+        let mailbox = events.map(Mailbox::open).transpose().map_err(refused)?;
+        let calls = P::open_endpoint(domain.kind, &domain.core, info, request).map_err(refused)?;
+        if let Some(mailbox) = &mailbox {
+            calls.introduce(mailbox.object.raw() as usize);
+        }
+        let name = domain.enlist(&calls);
+        let (domain, marker) = (domain.clone(), PhantomData);
+        Ok(Arc::new(Self { name, calls, queue, domain, mailbox, marker }))
+    }
+
+    /// Waits for what happens to the connection, as a task.
+    pub(crate) fn poll_event(&self, cx: &mut Context<'_>) -> Poll<ConnectionEvent> {
+        match &self.mailbox {
+            Some(mailbox) => mailbox.events.poll(cx, mailbox.object),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Waits for what happens to the connection, as a thread.
+    pub(crate) fn wait_event(&self, deadline: Option<Instant>) -> Option<ConnectionEvent> {
+        let mailbox = self.mailbox.as_ref()?;
+        mailbox.events.wait(deadline, mailbox.object)
+    }
+
     /// Starts an operation whose memory `task` owns, or makes one that has failed before it began.
     pub(crate) fn start<T: Task>(
         self: &Arc<Self>,

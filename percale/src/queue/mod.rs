@@ -1,19 +1,14 @@
 //! HOT. Completion queues: from a provider's completions to the operations that wait for them.
-//!
-//! Whoever waits for an operation, thread or task, makes progress for all operations of the queue,
-//! and hands on what is others'. [`Queue::poll`] is the one way of waiting; threads are tasks with a
-//! waker that unparks, and one of them at a time sleeps on the descriptor.
 
 mod backlog;
-mod sleep;
 mod table;
-mod waiters;
 
 use std::{
+    collections::VecDeque,
     fmt,
-    os::fd::OwnedFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
+    time::Instant,
 };
 
 use fabric_core::{
@@ -24,7 +19,7 @@ use fabric_core::{
     slab::Handle,
 };
 
-use self::{backlog::Backlog, sleep::Bell, table::Table, waiters::Waiters};
+use self::{backlog::Backlog, table::Table};
 pub(crate) use self::{
     backlog::Waiting,
     table::{Kept, Outcome},
@@ -33,11 +28,9 @@ use crate::{
     dispatch::{Batch, EndpointCalls, Kind, Provider, QueueCalls, Threads},
     error::{Error, Result},
     op::Request,
-    reactor::{Reactor, Readiness},
+    reactor::Reactor,
+    waiting::{News, WaitingRoom},
 };
-
-/// Times that a task looks again before it lets others go on.
-const PATIENCE: usize = 64;
 
 type TableCell<P> = <<<P as Provider>::Threads as Threads>::Lock as Lock>::Cell<Table>;
 
@@ -45,24 +38,17 @@ type TableCell<P> = <<<P as Provider>::Threads as Threads>::Lock as Lock>::Cell<
 pub(crate) struct Queue<P: Provider> {
     calls: P::Queue,
     table: TableCell<P>,
-    waiters: Arc<Waiters>,
-    /// The waker of `waiters`, for the reactor.
-    everybody: Waker,
+    room: WaitingRoom,
     /// Held by whoever takes completions, so that they are handed on in their order.
     reader: Mutex<()>,
-    /// Held by the one thread that sleeps on `descriptor`.
-    sleeper: Mutex<()>,
-    bell: Arc<Bell>,
-    descriptor: OwnedFd,
-    source: Option<Box<dyn Readiness>>,
     backlog: Backlog<P>,
     /// Data that came with peers' writes.
-    arrivals: Mutex<std::collections::VecDeque<Entry>>,
+    arrivals: Mutex<VecDeque<Entry>>,
 }
 
 impl<P: Provider> fmt::Debug for Queue<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("waiters", &self.waiters).finish_non_exhaustive()
+        f.debug_struct("Queue").field("room", &self.room).finish_non_exhaustive()
     }
 }
 
@@ -75,24 +61,11 @@ impl<P: Provider> Queue<P> {
     pub(crate) fn open(kind: Kind, reactor: Option<&dyn Reactor>) -> Result<Arc<Self>> {
         let calls = P::open_queue(kind).map_err(Error::refused("open a completion queue"))?;
         let descriptor = calls.descriptor().map_err(Error::refused("open a completion queue"))?;
-        let source = reactor
-            .map(|reactor| reactor.register(descriptor.try_clone()?))
-            .transpose()
-            .map_err(|e| {
-            let errno = Errno::new(e.raw_os_error().unwrap_or(Errno::EOTHER.get()));
-            Error::Refused { call: "register with the reactor", errno }
-        })?;
-        let waiters = Arc::new(Waiters::default());
         Ok(Arc::new(Self {
             calls,
             table: Guarded::new(Table::new()),
-            everybody: waiters.clone().into(),
-            waiters,
+            room: WaitingRoom::open(descriptor, reactor)?,
             reader: Mutex::new(()),
-            sleeper: Mutex::new(()),
-            bell: Bell::open().map_err(Error::refused("open a completion queue"))?,
-            descriptor,
-            source,
             backlog: Backlog::new(),
             arrivals: Mutex::default(),
         }))
@@ -140,7 +113,7 @@ impl<P: Provider> Queue<P> {
     /// Nobody waits for an operation any more: it is taken back if it can be, and what it uses is
     /// kept until it has ended.
     pub(crate) fn abandon(&self, endpoint: &P::Endpoint, key: Handle, kept: Kept) {
-        self.waiters.remove(key.index());
+        self.room.remove(key.index());
         if self.backlog.remove(key) {
             // It never was the provider's.
             self.end(key, Outcome::of(Errno::ECANCELED));
@@ -167,7 +140,7 @@ impl<P: Provider> Queue<P> {
         let (keys, freed) = self.table.lock().end_all(owner);
         drop(freed);
         for key in keys {
-            self.waiters.wake_one(key.index());
+            self.room.wake_one(key.index());
         }
     }
 
@@ -176,8 +149,46 @@ impl<P: Provider> Queue<P> {
         self.table.lock().len()
     }
 
-    /// Makes progress, and hands completions to their operations. Whether there were any.
-    pub(crate) fn drive(&self) -> bool {
+    fn deliver(&self, entry: Entry) {
+        match context(&entry) {
+            Some(key) => self.end(key, Outcome::Done(entry)),
+            None => {
+                lock(&self.arrivals).push_back(entry);
+                self.room.wake_one(ARRIVALS);
+            }
+        }
+    }
+
+    fn end(&self, key: Handle, outcome: Outcome) {
+        // Dropped behind the lock: it may run code of the program.
+        let freed = self.table.lock().end(key, outcome);
+        drop(freed);
+        self.room.wake_one(key.index());
+    }
+
+    /// Waits until `ready` has something, as a task. `place` is where it waits.
+    pub(crate) fn poll<R>(
+        &self,
+        cx: &mut Context<'_>,
+        place: u32,
+        ready: impl FnMut() -> Option<R>,
+    ) -> Poll<R> {
+        self.room.poll(self, cx, place, ready)
+    }
+
+    /// Waits until `ready` has something, as a thread; `None` when the deadline passes.
+    pub(crate) fn wait<R>(
+        &self,
+        deadline: Option<Instant>,
+        place: u32,
+        ready: impl FnMut() -> Option<R>,
+    ) -> Option<R> {
+        self.room.wait(self, deadline, place, ready)
+    }
+}
+
+impl<P: Provider> News for Queue<P> {
+    fn drive(&self) -> bool {
         let turn = lock(&self.reader);
         let mut batch = Batch::new();
         let mut any = false;
@@ -201,74 +212,12 @@ impl<P: Provider> Queue<P> {
         any
     }
 
-    fn deliver(&self, entry: Entry) {
-        match context(&entry) {
-            Some(key) => self.end(key, Outcome::Done(entry)),
-            None => {
-                lock(&self.arrivals).push_back(entry);
-                self.waiters.wake_one(ARRIVALS);
-            }
-        }
+    fn try_wait(&self) -> bool {
+        self.calls.try_wait().unwrap_or(false)
     }
 
-    fn end(&self, key: Handle, outcome: Outcome) {
-        // Dropped behind the lock: it may run code of the program.
-        let freed = self.table.lock().end(key, outcome);
-        drop(freed);
-        self.waiters.wake_one(key.index());
-    }
-
-    /// Waits until `ready` has something, as a task. `place` is where it waits.
-    pub(crate) fn poll<R>(
-        &self,
-        cx: &mut Context<'_>,
-        place: u32,
-        mut ready: impl FnMut() -> Option<R>,
-    ) -> Poll<R> {
-        if let Some(done) = ready() {
-            return Poll::Ready(done);
-        }
-        self.drive();
-        if let Some(done) = ready() {
-            return Poll::Ready(done);
-        }
-        self.waiters.add(place, cx.waker());
-        let done = ready().or_else(|| self.poll_source(cx, &mut ready));
-        match done {
-            Some(done) => {
-                self.waiters.remove(place);
-                Poll::Ready(done)
-            }
-            None => Poll::Pending,
-        }
-    }
-
-    /// Waits for news in the reactor's way. `None`: somebody is woken when there are some.
-    fn poll_source<R>(
-        &self,
-        cx: &mut Context<'_>,
-        ready: &mut impl FnMut() -> Option<R>,
-    ) -> Option<R> {
-        let Some(source) = &self.source else {
-            cx.waker().wake_by_ref();
-            return None;
-        };
-        let mut reactor = Context::from_waker(&self.everybody);
-        for _ in 0..PATIENCE {
-            let quiet = self.backlog.is_empty() && self.calls.try_wait().unwrap_or(false);
-            if quiet && source.poll_readable(&mut reactor).is_pending() {
-                return None;
-            }
-            // The reactor has forgotten its waker; who else waits looks again, and gives it anew.
-            self.drive();
-            if let Some(done) = ready() {
-                self.waiters.wake_all();
-                return Some(done);
-            }
-        }
-        // Others may have something to do that this depends on.
-        cx.waker().wake_by_ref();
-        None
+    fn is_impatient(&self) -> bool {
+        !self.backlog.is_empty()
     }
 }
 

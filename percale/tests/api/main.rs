@@ -1,5 +1,6 @@
 //! The safe interface, on every provider that a host without special hardware has.
 
+mod connections;
 mod futures;
 mod lifetimes;
 mod messages;

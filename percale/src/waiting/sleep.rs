@@ -11,8 +11,7 @@ use std::{
 use fabric_core::wait::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Queue;
-use crate::dispatch::{Provider, QueueCalls};
+use super::{News, WaitingRoom};
 
 /// How long a thread looks before it sleeps: what a peer that is awake needs to answer.
 const SPIN: Duration = Duration::from_micros(20);
@@ -58,10 +57,11 @@ thread_local! {
     static WAKER: Waker = Arc::new(Unpark(thread::current())).into();
 }
 
-impl<P: Provider> Queue<P> {
+impl WaitingRoom {
     /// Waits until `ready` has something, as a thread; `None` when the deadline passes.
     pub(crate) fn wait<R>(
         &self,
+        news: &impl News,
         deadline: Option<Instant>,
         place: u32,
         mut ready: impl FnMut() -> Option<R>,
@@ -71,7 +71,7 @@ impl<P: Provider> Queue<P> {
             if let Some(done) = ready() {
                 return Some(done);
             }
-            if !self.drive() {
+            if !news.drive() {
                 let now = Instant::now();
                 if deadline.is_some_and(|deadline| deadline <= now) {
                     return ready();
@@ -82,7 +82,7 @@ impl<P: Provider> Queue<P> {
                 core::hint::spin_loop();
             }
         }
-        let done = WAKER.with(|waker| self.sleep(waker, deadline, place, &mut ready));
+        let done = WAKER.with(|waker| self.sleep(news, waker, deadline, place, &mut ready));
         self.waiters.remove(place);
         // Somebody else is to sleep on the descriptor now.
         self.waiters.wake_all();
@@ -91,6 +91,7 @@ impl<P: Provider> Queue<P> {
 
     fn sleep<R>(
         &self,
+        news: &impl News,
         waker: &Waker,
         deadline: Option<Instant>,
         place: u32,
@@ -98,7 +99,7 @@ impl<P: Provider> Queue<P> {
     ) -> Option<R> {
         loop {
             self.waiters.add(place, waker);
-            self.drive();
+            news.drive();
             if let Some(done) = ready() {
                 return Some(done);
             }
@@ -115,16 +116,18 @@ impl<P: Provider> Queue<P> {
                     if let Some(done) = ready() {
                         return Some(done);
                     }
-                    self.sleep_on_descriptor(left);
+                    self.sleep_on_descriptor(news, left);
                 }
             }
         }
     }
 
-    fn sleep_on_descriptor(&self, left: Option<Duration>) {
-        let left =
-            if self.backlog.is_empty() { left } else { Some(left.map_or(NAP, |l| l.min(NAP))) };
-        if !self.calls.try_wait().unwrap_or(false) {
+    fn sleep_on_descriptor(&self, news: &impl News, left: Option<Duration>) {
+        let left = match news.is_impatient() {
+            true => Some(left.map_or(NAP, |left| left.min(NAP))),
+            false => left,
+        };
+        if !news.try_wait() {
             return;
         }
         let timeout = left.map(|left| Timespec {
