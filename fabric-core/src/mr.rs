@@ -27,6 +27,7 @@
 mod probe;
 mod region;
 mod registrar;
+mod words;
 
 use core::{
     fmt,
@@ -44,6 +45,7 @@ use crate::{
 };
 pub use region::{Pieces, Region, RemoteWriteEvent, Resolved};
 pub use registrar::{Registered, Registrar};
+pub use words::words;
 
 /// Pieces of memory in one region (`mr_iov_limit`).
 pub const IOV_LIMIT: usize = 4;

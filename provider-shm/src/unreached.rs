@@ -2,7 +2,7 @@
 
 use std::{ffi::CStr, fs, net::IpAddr};
 
-use fabric_core::{Errno, param::nearest, shortage};
+use fabric_core::{Errno, mr, param::nearest, shortage};
 use rustix::process::getuid;
 
 use crate::address::{NAMESPACE, Name, SCHEME};
@@ -18,7 +18,6 @@ pub(crate) fn words(err: Errno) -> Option<&'static CStr> {
               namespace (FI_LOG_LEVEL=warn tells more)"
         }
         Errno::ECONNRESET => c"Connection reset: the peer has closed its endpoint or ended",
-        Errno::EACCES => c"Permission denied: the peer's endpoint is another user's",
         Errno::EMFILE => c"Too many open files in this process (ulimit -n)",
         Errno::ENOSPC | Errno::ENOMEM => {
             c"No memory for the ring to the peer, on the host or in its control group"
@@ -26,7 +25,7 @@ pub(crate) fn words(err: Errno) -> Option<&'static CStr> {
         Errno::EPROTO => {
             c"Protocol error: the peer has broken the rules, and its connection is closed"
         }
-        _ => return None,
+        _ => return mr::words(err),
     })
 }
 
@@ -149,6 +148,6 @@ mod tests {
         assert!(cause(b"fi_shm://a\0", Errno::EMFILE).contains("ulimit -n"));
         assert!(cause(b"fi_shm://a\0", Errno::EACCES).contains("another user's"));
         assert!(cause(b"fi_shm://a\0", Errno::EPROTO).contains("no other reason"));
-        assert!(words(Errno::ETRUNC).is_none());
+        assert!(words(Errno::ENOKEY).is_some() && words(Errno::ETRUNC).is_none());
     }
 }

@@ -1,6 +1,7 @@
 //! HOT. Endpoints over TCP: what applications bind, enable and use.
 
 use std::{
+    ffi::CStr,
     fmt,
     sync::{Arc, Weak},
     time::{Duration, Instant},
@@ -36,6 +37,7 @@ use crate::{
     port::{Port, Tcp},
     settings,
     shared::TcpSharedReceive,
+    words::words,
 };
 
 /// Sizes of an endpoint whose info names none.
@@ -119,6 +121,10 @@ impl Endpoint for TcpEndpoint {
     type Lock = SafeLock;
 
     type SharedReceive = TcpSharedReceive;
+
+    fn words(prov_errno: i32) -> Option<&'static CStr> {
+        words(Errno::new(prov_errno))
+    }
 
     fn open(
         domain: &Arc<Domain>,

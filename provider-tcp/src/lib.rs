@@ -11,6 +11,7 @@ mod port;
 mod settings;
 pub mod shared;
 pub mod streams;
+mod words;
 
 /// Addresses are those of every provider over IP.
 pub use fabric_core::inet as address;

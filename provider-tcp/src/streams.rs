@@ -2,6 +2,7 @@
 //! `tcp;ofi_rxm`.
 
 use std::{
+    ffi::CStr,
     fmt,
     hash::{BuildHasher, RandomState},
     sync::Arc,
@@ -27,6 +28,7 @@ use crate::{
     engine::{Engine, Ep, Limits, exposed},
     net::{Net, Sockets},
     offer, settings,
+    words::words,
 };
 
 /// An endpoint of `tcp;ofi_rxm`.
@@ -98,6 +100,10 @@ impl<L: Lock> Transport for Streams<L> {
     const RANGES: usize = offer::IOV_LIMIT;
     const COPIED: usize = 4096;
     const RECEIVES: u32 = 0;
+
+    fn words(err: Errno) -> Option<&'static CStr> {
+        words(err)
+    }
 
     fn open(domain: &Arc<Domain>, info: &Info, packet: usize) -> Result<Self> {
         let options = settings::options();

@@ -1,6 +1,7 @@
 //! HOT. Reliable-datagram endpoints over any [`Transport`]: what applications bind, enable and use.
 
 use std::{
+    ffi::CStr,
     fmt,
     sync::Arc,
     time::{Duration, Instant},
@@ -98,6 +99,10 @@ fn check(info: &Info, caps: Flags) -> Result<()> {
 impl<T: Transport, L: Lock> Endpoint for MsgRdmEndpoint<T, L> {
     type Lock = L;
     type SharedReceive = NoSharedReceive;
+
+    fn words(prov_errno: i32) -> Option<&'static CStr> {
+        T::words(Errno::new(prov_errno))
+    }
 
     fn open(
         domain: &Arc<Domain>,

@@ -1,7 +1,7 @@
 //! HOT. What the protocol needs of connected endpoints.
 
 use core::{cmp::Ordering, fmt, hash::Hash};
-use std::{sync::Arc, time::Instant};
+use std::{ffi::CStr, sync::Arc, time::Instant};
 
 use super::packet::Ranges;
 use crate::{
@@ -157,6 +157,13 @@ pub trait Transport: Sized + Send + 'static {
     /// told of; zero if nobody needs to count. Whatever it is, a message that finds no receive must
     /// wait, and not be lost.
     const RECEIVES: u32;
+
+    /// What an error number means over this transport, where there is more to say than the system
+    /// does.
+    fn words(err: Errno) -> Option<&'static CStr> {
+        let _ = err;
+        None
+    }
 
     /// Opens it, for messages of at most `packet` bytes.
     fn open(domain: &Arc<Domain>, info: &Info, packet: usize) -> Result<Self>;
