@@ -13,7 +13,7 @@ use fabric_core::{
 };
 use provider_shm::{ShmAddresses, ShmEndpoint, ShmSource};
 use provider_tcp::{RxmSource, TcpEndpoint, TcpPassive, TcpRxmEndpoint, TcpSource, address};
-use provider_verbs::{VerbsEndpoint, VerbsPassive, VerbsSource};
+use provider_verbs::{VerbsEndpoint, VerbsPassive, VerbsRxmEndpoint, VerbsRxmSource, VerbsSource};
 
 use crate::{
     abi::fid::{fid_domain, fid_pep},
@@ -65,7 +65,7 @@ pub type OpenDomain = fn(&Arc<FabricObject>, &Info, *mut c_void) -> Result<*mut 
 pub type OpenPassive = fn(&Arc<FabricObject>, &Info, *mut c_void) -> Result<*mut fid_pep>;
 
 /// All of them.
-pub static PROVIDERS: [Provider; 4] = [
+pub static PROVIDERS: [Provider; 5] = [
     Provider {
         source: &VerbsSource,
         objects: Some(Objects {
@@ -73,6 +73,18 @@ pub static PROVIDERS: [Provider; 4] = [
             open_domain: open_verbs,
             open_passive: Some(pep::open::<VerbsPassive>),
             try_wait: &[try_wait_queue::<VerbsEndpoint>],
+        }),
+    },
+    Provider {
+        source: &VerbsRxmSource,
+        objects: Some(Objects {
+            addresses: &address::EITHER,
+            open_domain: open_verbs_rxm,
+            open_passive: None,
+            try_wait: &[
+                try_wait_queue::<VerbsRxmEndpoint<NoLock>>,
+                try_wait_queue::<VerbsRxmEndpoint<SafeLock>>,
+            ],
         }),
     },
     Provider {
@@ -141,6 +153,20 @@ fn open_verbs(
     let core = provider_verbs::open_domain(info)?;
     let addresses = address::addresses(info.addr_format).ok_or(Errno::EINVAL)?;
     domain::open::<VerbsEndpoint>(fabric, core, addresses, context)
+}
+
+fn open_verbs_rxm(
+    fabric: &Arc<FabricObject>,
+    info: &Info,
+    context: *mut c_void,
+) -> Result<*mut fid_domain> {
+    let core = provider_verbs::open_domain(info)?;
+    let addresses = address::addresses(info.addr_format).ok_or(Errno::EINVAL)?;
+    if core.needs_locks() {
+        domain::open::<VerbsRxmEndpoint<SafeLock>>(fabric, core, addresses, context)
+    } else {
+        domain::open::<VerbsRxmEndpoint<NoLock>>(fabric, core, addresses, context)
+    }
 }
 
 fn open_tcp(

@@ -54,11 +54,12 @@ pub use hints::Hints;
 pub use op::{Op, Received};
 use provider_shm::ShmSource;
 use provider_tcp::{RxmSource, TcpSource};
-use provider_verbs::VerbsSource;
+use provider_verbs::{VerbsRxmSource, VerbsSource};
 pub use region::{Access, Part, Region, Remote, View};
 
 /// The providers that are built in, in the order in which their offers are listed.
-pub const SOURCES: [&dyn Source; 4] = [&VerbsSource, &ShmSource, &TcpSource, &RxmSource];
+pub const SOURCES: [&dyn Source; 5] =
+    [&VerbsSource, &VerbsRxmSource, &ShmSource, &TcpSource, &RxmSource];
 
 /// Finds the offers that satisfy `hints`, best first; `None` lists all. `FI_PROVIDER` applies.
 ///

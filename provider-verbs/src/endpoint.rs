@@ -304,7 +304,7 @@ impl Endpoint for VerbsEndpoint {
         let peer = SocketAddress::parse(peer)?;
         let eq = self.bindings.eq()?;
         self.enable()?;
-        self.engine().connect(self.ep, peer, data, eq, settings::connect_timeout())
+        self.engine().connect(self.ep, peer, data, Some(eq), settings::connect_timeout())
     }
 
     fn accept(self: &Arc<Self>, data: &[u8]) -> Result<()> {
@@ -312,7 +312,7 @@ impl Endpoint for VerbsEndpoint {
         let eq = self.bindings.eq()?;
         self.enable()?;
         let (id, reads) = request.take()?;
-        self.engine().accept(self.ep, id, reads, data, eq, settings::connect_timeout())
+        self.engine().accept(self.ep, id, reads, data, Some(eq), settings::connect_timeout())
     }
 
     fn shutdown(&self) -> Result<()> {

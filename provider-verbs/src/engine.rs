@@ -9,6 +9,7 @@ mod complete;
 mod connect;
 mod ep;
 mod id;
+pub(crate) mod layer;
 mod post;
 mod shared;
 
@@ -22,6 +23,7 @@ use fabric_core::{
 
 pub(crate) use connect::{DATA_MAX, Reads, parse_data, private_data};
 pub(crate) use ep::{Ep, EpLimits};
+use layer::Layer;
 pub(crate) use post::{WORD, is_native};
 use shared::Shared;
 
@@ -37,7 +39,7 @@ use crate::{
 
 /// Completions taken in one call of the device.
 const BATCH: usize = 16;
-/// Progress calls in which nothing happened after which connections are looked at.
+/// Progress calls after which connections are looked at.
 const LOOK: u32 = 256;
 /// The same while connections come up.
 const LOOK_OFTEN: u32 = 16;
@@ -64,13 +66,16 @@ pub(crate) struct Engine {
     staged: Vec<Handle>,
     /// When connections that come up are given up.
     deadlines: Vec<(Instant, Handle)>,
-    /// Progress calls, modulo 2^32, in which nothing happened.
-    idle: u32,
+    /// Progress calls, modulo 2^32.
+    rounds: u32,
     /// The device rings for completions.
     armed: bool,
     /// The device is gone, or one of its queues has overrun: nothing completes any more.
     broken: bool,
+    /// A thread sleeps, or is about to.
+    asleep: bool,
     words: Option<Words>,
+    layer: Option<Layer>,
     queues: Vec<Queue>,
     comp: Arc<CompChannel>,
     cm: Arc<CmEvents>,
@@ -99,10 +104,12 @@ impl Engine {
             by_qp: HashMap::new(),
             staged: Vec::new(),
             deadlines: Vec::new(),
-            idle: 0,
+            rounds: 0,
             armed: false,
             broken: false,
+            asleep: false,
             words: None,
+            layer: None,
             queues: Vec::new(),
             comp,
             cm,
@@ -117,6 +124,27 @@ impl Engine {
         self.pd.context()
     }
 
+    /// What it is of.
+    pub(crate) fn device_and_pd(&self) -> (Arc<Device>, Arc<Pd>) {
+        (self.device.clone(), self.pd.clone())
+    }
+
+    /// Where events of connections come, and what the protocol above has here.
+    pub(crate) fn layer_parts(&mut self) -> Result<(Arc<CmEvents>, &mut Layer)> {
+        let layer = self.layer.as_mut().ok_or(Errno::EOPBADSTATE)?;
+        Ok((self.cm.clone(), layer))
+    }
+
+    /// Ends all endpoints, and what there is for the protocol above.
+    pub(crate) fn close_all(&mut self) {
+        let all: Vec<Handle> = self.eps.iter().map(|(handle, _)| handle).collect();
+        all.into_iter().for_each(|handle| self.close(handle));
+        if let Some(layer) = &mut self.layer {
+            layer.listener = None;
+            layer.events.clear();
+        }
+    }
+
     /// What a thread sleeps on after [`Engine::arm`].
     pub(crate) fn wait_fd(&self) -> RawFd {
         self.clock.raw()
@@ -128,17 +156,13 @@ impl Engine {
         if !self.staged.is_empty() {
             self.flush();
         }
-        if self.poll() {
-            self.idle = 0;
-            if self.armed {
-                // Others may sleep on, and have to be rung for again.
-                self.rearm();
-            }
-            return;
+        if self.poll() && self.armed {
+            // Others may sleep on, and have to be rung for again.
+            self.rearm();
         }
-        self.idle = self.idle.wrapping_add(1);
+        self.rounds = self.rounds.wrapping_add(1);
         let pause = if self.deadlines.is_empty() { LOOK } else { LOOK_OFTEN };
-        if self.idle.is_multiple_of(pause) {
+        if self.rounds.is_multiple_of(pause) {
             self.look();
         }
     }
@@ -182,14 +206,23 @@ impl Engine {
         if !self.deadlines.is_empty() {
             self.look_at_clock();
         }
+        if let Some(layer) = &mut self.layer
+            && layer.alarm.is_some_and(|at| at <= Instant::now())
+        {
+            layer.alarm = None;
+            layer.events.push(fabric_core::rdm_over_msg::Event::Alarm);
+        }
     }
 
     /// Prepares for sleeping on the descriptor; `false` if there is something to do.
     pub(crate) fn arm(&mut self) -> bool {
         self.flush();
         self.armed = true;
-        self.clock.set_alarm(self.deadlines.iter().map(|(at, _)| *at).min());
-        !self.rearm()
+        let alarm = self.layer.as_ref().and_then(|layer| layer.alarm);
+        let deadlines = self.deadlines.iter().map(|(at, _)| *at);
+        self.clock.set_alarm(deadlines.chain(alarm).min());
+        self.asleep = !self.rearm();
+        self.asleep
     }
 
     /// Has the device ring for what completes from now on. What has completed before has been taken

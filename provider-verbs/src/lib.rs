@@ -7,6 +7,7 @@ mod clock;
 mod device;
 mod endpoint;
 mod engine;
+pub mod links;
 mod mr;
 mod offer;
 mod passive;
@@ -16,6 +17,7 @@ mod shared;
 pub mod sys;
 
 pub use endpoint::{VerbsEndpoint, open_domain};
+pub use links::VerbsRxmEndpoint;
 pub use passive::VerbsPassive;
 pub use shared::VerbsSharedReceive;
 
@@ -43,5 +45,23 @@ impl Source for VerbsSource {
 
     fn offers(&self, request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
         offer::offers(request)
+    }
+}
+
+/// The side of discovery of `verbs;ofi_rxm`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VerbsRxmSource;
+
+impl Source for VerbsRxmSource {
+    fn name(&self) -> &str {
+        offer::RDM_NAME
+    }
+
+    fn has_fabric(&self, name: &str) -> bool {
+        VerbsSource.has_fabric(name)
+    }
+
+    fn offers(&self, request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
+        offer::rdm_offers(request)
     }
 }

@@ -6,6 +6,7 @@
 //! is the same on all of them: capabilities, orders, registration, formats, sizes.
 
 mod ends;
+mod rdm;
 
 use fabric_core::{
     attr::{
@@ -23,6 +24,7 @@ use crate::{
     device::{Device, Limits, PIECES},
 };
 use ends::End;
+pub(crate) use rdm::{RDM_CAPS, RDM_NAME, rdm_offers};
 
 const SIDES: Flags = Flags::MSG.union(Flags::RMA);
 const TX: Flags = SIDES.union(Flags::READ).union(Flags::WRITE).union(Flags::SEND);

@@ -91,10 +91,11 @@ impl Engine {
             }
             words.give_back(word);
         }
-        let Some(ep) = self.eps.get_mut(handle) else { return };
-        if op.internal {
+        if let Some(held) = op.held {
+            self.held_ended(held, outcome);
             return;
         }
+        let Some(ep) = self.eps.get_mut(handle) else { return };
         match outcome {
             Ok(()) => ep.report.sent(&op.interest, op.kind, op.bytes),
             Err((err, status)) => {
@@ -126,6 +127,10 @@ impl Engine {
     /// A receive of a shared context has ended. The queue pair that has taken it is told by its
     /// number; of one that is gone, the message is lost, and the receive is posted anew.
     fn complete_shared(&mut self, id: Id, completion: &ibv_wc) {
+        if self.layer.is_some() {
+            self.complete_layer(id.number, completion);
+            return;
+        }
         let Some(context) = id.owner(&self.shared) else { return };
         let owner = self.by_qp.get(&completion.qp_num).copied();
         let ep = owner.and_then(|owner| self.eps.get_mut(owner));
@@ -150,7 +155,7 @@ impl Engine {
     /// A request has failed, so the queue pair is of no more use: the connection ends, which brings
     /// everything else that is posted back.
     #[cold]
-    fn failed(&mut self, handle: Handle, status: u32) {
+    pub(super) fn failed(&mut self, handle: Handle, status: u32) {
         let Some(ep) = self.eps.get_mut(handle) else { return };
         if std::mem::replace(&mut ep.failed, true) {
             return;
@@ -164,6 +169,12 @@ impl Engine {
                 "the connection{peer} ends: {errno} (ibv_wc_status {status})"
             );
         }
+        if self.is_link(handle) {
+            let (errno, _) = failure(status);
+            self.lost(handle, if errno == Errno::ECANCELED { Errno::ECONNRESET } else { errno });
+            return;
+        }
+        let Some(ep) = self.eps.get_mut(handle) else { return };
         if ep.phase == Phase::Connected
             && let Some(id) = &ep.id
         {

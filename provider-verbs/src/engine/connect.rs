@@ -40,6 +40,7 @@ use crate::{
         },
     },
 };
+use fabric_core::rdm_over_msg as layer;
 
 /// Bytes that an application may send along: what a request has room for, less the byte that says how
 /// many there are. The connection manager pads with zeros.
@@ -99,7 +100,7 @@ impl Engine {
         handle: Handle,
         to: SocketAddress,
         data: &[u8],
-        eq: Arc<EventQueue>,
+        eq: Option<Arc<EventQueue>>,
         patience: Duration,
     ) -> Result<()> {
         let ep = self.eps.get_mut(handle).ok_or(Errno::EOPBADSTATE)?;
@@ -111,7 +112,7 @@ impl Engine {
         let from = ep.local.filter(|from| from.family() == to.family() && !from.is_wildcard());
         let resolving = id.resolve_address(from, to, STEP_MS);
         ep.id = Some(id);
-        (ep.eq, ep.greeting, ep.peer) = (Some(eq), greeting, Some(to));
+        (ep.eq, ep.greeting, ep.peer) = (eq, greeting, Some(to));
         ep.phase = Phase::Resolving;
         self.deadlines.push((Instant::now() + patience, handle));
         if let Err(reason) = resolving {
@@ -127,7 +128,7 @@ impl Engine {
         mut id: CmId,
         reads: Reads,
         data: &[u8],
-        eq: Arc<EventQueue>,
+        eq: Option<Arc<EventQueue>>,
         patience: Duration,
     ) -> Result<()> {
         let ep = self.eps.get(handle).ok_or(Errno::EOPBADSTATE)?;
@@ -140,7 +141,7 @@ impl Engine {
         let ep = self.eps.get_mut(handle).ok_or(Errno::EOPBADSTATE)?;
         ep.peer = id.peer();
         ep.id = Some(id);
-        (ep.eq, ep.phase) = (Some(eq), Phase::Asked);
+        (ep.eq, ep.phase) = (eq, Phase::Asked);
         self.deadlines.push((Instant::now() + patience, handle));
         let begun = self.ready_to_receive(handle).and_then(|()| {
             let id = self.eps.get(handle).and_then(|ep| ep.id.as_ref());
@@ -202,6 +203,10 @@ impl Engine {
 
     /// Takes an event in. Events of identifiers that are gone name nothing.
     pub(super) fn connection_event(&mut self, event: CmEvent) {
+        if event.request.is_some() {
+            self.listener_event(event);
+            return;
+        }
         let handle = Handle::from_raw(event.word);
         let Some(ep) = self.eps.get_mut(handle) else { return };
         match event.kind {
@@ -267,13 +272,16 @@ impl Engine {
             // The device's own time will do where it does not take ours.
             let _ = id.set_min_rnr_timer(known::VERBS_MIN_RNR_TIMER.size() as u8);
         }
-        ep.tell(Event::Connected { object: ep.object, data: parse_data(data) });
+        let data = parse_data(data);
+        ep.tell(Event::Connected { object: ep.object, data: data.clone() });
+        self.tell_layer(handle, |conn| layer::Event::Connected { conn, data });
     }
 
     /// The peer has ended the connection, or has answered that this end has.
     fn down(&mut self, handle: Handle) {
         let Some(ep) = self.eps.get_mut(handle) else { return };
         match ep.phase {
+            Phase::Connected if ep.link.is_some() => self.lost(handle, Errno::ECONNRESET),
             Phase::Connected => {
                 ep.phase = Phase::Ended;
                 if let Some(id) = &ep.id {
@@ -300,6 +308,11 @@ impl Engine {
         }
         ep.tell_error(reason, status, data.to_vec());
         self.give_up(handle, Errno::ECANCELED);
+        if self.is_link(handle) {
+            let (data, met) = (data.to_vec(), reason == Errno::ECONNREFUSED);
+            self.tell_layer(handle, |conn| layer::Event::Refused { conn, data, reason, met });
+            self.remove(handle);
+        }
     }
 
     /// The device is gone: nothing that it has comes back.
@@ -307,6 +320,10 @@ impl Engine {
     pub(super) fn lost(&mut self, handle: Handle, reason: Errno) {
         let Some(ep) = self.eps.get_mut(handle) else { return };
         match ep.phase {
+            Phase::Connected if ep.link.is_some() => {
+                self.tell_layer(handle, |conn| layer::Event::Ended { conn, reason });
+                self.remove(handle);
+            }
             Phase::Connected => {
                 ep.phase = Phase::Ended;
                 ep.tell(Event::Shutdown { object: ep.object });

@@ -14,7 +14,10 @@ use fabric_core::{
     slab::Handle,
 };
 
-use super::{Engine, id};
+use super::{
+    Engine, id,
+    layer::{Held, Link},
+};
 use crate::sys::{CmId, Pieces, QpCap, QpQueues, SendWork};
 
 /// What an endpoint keeps to.
@@ -73,8 +76,8 @@ pub(super) struct TxOp {
     pub(super) bytes: usize,
     /// The registered word that an old value comes back in, and where the application wants it.
     pub(super) result: Option<(usize, Buffers)>,
-    /// No operation of the application's.
-    pub(super) internal: bool,
+    /// No operation of the application's, and what it holds.
+    pub(super) held: Option<Held>,
 }
 
 /// A posted receive.
@@ -126,6 +129,8 @@ pub(crate) struct Ep {
     pub(super) receives: Receives,
     /// The context that it receives from instead.
     pub(super) shared: Option<Handle>,
+    /// What it has as a connection of the protocol above.
+    pub(super) link: Option<Link>,
     /// The completion queue's place in the engine's list.
     queue: usize,
     /// A request has failed, and those behind it are on their way back.
@@ -216,6 +221,7 @@ impl Engine {
             sends: Sends::default(),
             receives: Receives::default(),
             shared: None,
+            link: None,
             queue,
             failed: false,
         };
@@ -227,6 +233,13 @@ impl Engine {
 
     /// Ends an endpoint. The device touches none of its memory any more when this returns.
     pub(crate) fn close(&mut self, handle: Handle) {
+        self.remove(handle);
+        // Drivers may leave its completions in the queue, where they would take the room of others.
+        self.poll();
+    }
+
+    /// The same while completions are taken in, whose order counts.
+    pub(super) fn remove(&mut self, handle: Handle) {
         let Some(mut ep) = self.eps.remove(handle) else { return };
         if let Some(number) = ep.id.as_ref().and_then(CmId::qp_number) {
             self.by_qp.remove(&number);
@@ -236,13 +249,16 @@ impl Engine {
         // The queue pair goes with it.
         drop(ep.id.take());
         self.queues[ep.queue].reserved -= ep.limits.entries();
-        for op in &ep.sends.list {
+        for op in ep.sends.list {
             if let (Some((word, _)), Some(words)) = (op.result, &mut self.words) {
                 words.give_back(word);
             }
+            if let Some(layer) = &mut self.layer
+                && let Some(held) = op.held
+            {
+                layer.let_go(held);
+            }
         }
-        // Drivers may leave its completions in the queue, where they would take the room of others.
-        self.poll();
     }
 
     /// What queue pairs of an endpoint are made with.
@@ -251,6 +267,7 @@ impl Engine {
             Some(context) => {
                 Some(self.shared.get(context).ok_or(Errno::EOPBADSTATE)?.queue.clone())
             }
+            None if ep.link.is_some() => self.layer_queue(),
             None => None,
         };
         Ok(QpQueues { pd: self.pd.clone(), cq: self.queues[ep.queue].cq.clone(), srq })

@@ -18,6 +18,7 @@ use super::{
     Engine,
     ep::{Ep, Phase, RxOp, TxOp},
     id::{self, Id, Side},
+    layer::Held,
 };
 use crate::{
     NAME,
@@ -65,7 +66,7 @@ fn unregistered() -> Errno {
 
 /// The key and address of what one request can reach: one range, under a device's key.
 #[inline]
-fn remote(ranges: &[fabric_core::op::RmaIov], len: usize) -> Result<(u64, u32)> {
+pub(super) fn remote(ranges: &[fabric_core::op::RmaIov], len: usize) -> Result<(u64, u32)> {
     match ranges {
         [range] if range.len == len => {
             Ok((range.addr, u32::try_from(range.key).map_err(|_| Errno::EINVAL)?))
@@ -305,13 +306,8 @@ impl Engine {
             immediate: post.immediate,
             flags,
         };
-        let op = TxOp {
-            interest,
-            kind: post.kind,
-            bytes: post.bytes,
-            result: post.result,
-            internal: false,
-        };
+        let op =
+            TxOp { interest, kind: post.kind, bytes: post.bytes, result: post.result, held: None };
         // The memory of an inject is the application's again when this returns.
         if meta.flags.contains(Flags::MORE) && !meta.injects() {
             if ep.sends.staged.is_empty() {
@@ -408,7 +404,8 @@ impl Engine {
         {
             let interest = Interest { context: 0, flags: Flags::empty(), silent: true };
             let kind = Flags::RMA | Flags::WRITE;
-            ep.note(TxOp { interest, kind, bytes: 0, result: None, internal: true }, true);
+            let held = Some(Held::Nothing);
+            ep.note(TxOp { interest, kind, bytes: 0, result: None, held }, true);
         }
     }
 }
@@ -432,7 +429,7 @@ pub(super) fn full(reason: Errno) -> Errno {
 impl Ep {
     /// A request has been posted, or is about to be.
     #[inline]
-    fn note(&mut self, op: TxOp, told: bool) {
+    pub(super) fn note(&mut self, op: TxOp, told: bool) {
         self.sends.untold = if told { 0 } else { self.sends.untold + 1 };
         self.sends.list.push_back(op);
     }

@@ -88,7 +88,7 @@ impl Bench {
 
     fn connect(&mut self) {
         let patience = std::time::Duration::from_secs(60);
-        self.engine.connect(self.ep, peer(), b"hello", self.eq.clone(), patience).unwrap();
+        self.engine.connect(self.ep, peer(), b"hello", Some(self.eq.clone()), patience).unwrap();
     }
 
     fn event(&mut self, kind: u32, status: i32, data: &[u8]) {
@@ -163,7 +163,7 @@ fn a_connection_comes_up_step_by_step() {
         bench.ep,
         peer(),
         b"",
-        bench.eq.clone(),
+        Some(bench.eq.clone()),
         std::time::Duration::from_secs(1),
     );
     assert_eq!(again.unwrap_err(), Errno::EINVAL);
@@ -224,7 +224,7 @@ fn a_connection_that_fails_at_any_step() {
 fn a_peer_that_never_answers_is_given_up() {
     let mut bench = Bench::new(RXE, 8, false);
     let eq = bench.eq.clone();
-    bench.engine.connect(bench.ep, peer(), b"", eq, std::time::Duration::ZERO).unwrap();
+    bench.engine.connect(bench.ep, peer(), b"", Some(eq), std::time::Duration::ZERO).unwrap();
     bench.engine.look();
     assert_eq!(bench.eq.read_error(Flags::empty()).unwrap().err, Errno::ETIMEDOUT);
     assert!(mock::calls().contains(&"rdma_destroy_id"));

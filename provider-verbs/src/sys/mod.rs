@@ -11,6 +11,7 @@ mod ifaddrs;
 #[cfg(test)]
 pub(crate) mod mock;
 mod objects;
+mod packets;
 mod queue;
 mod table;
 mod words;
@@ -19,6 +20,7 @@ pub(crate) use cm::{CmEvent, CmEvents, CmId, ConnParam};
 pub(crate) use context::{Context, OwnContext, contexts};
 pub(crate) use ifaddrs::{HostAddress, host_addresses};
 pub(crate) use objects::{CompChannel, Cq, Mr, Pd, Srq};
+pub(crate) use packets::Packets;
 pub(crate) use queue::{Pieces, QpCap, QpQueues, RecvWork, SendWork, What};
 pub(crate) use table::{Missing, Tables, tables};
 pub(crate) use words::Words;

@@ -1,0 +1,364 @@
+//! HOT. Connections of reliable datagrams: what the protocol above posts, and what it has to hear.
+//!
+//! Messages are copied into packets that are registered once, and received in packets of a queue that
+//! all connections share. The device tells of every request, since each holds something.
+
+use std::{collections::VecDeque, sync::Arc, time::Instant};
+
+use fabric_core::{
+    Errno, Result,
+    completion::Interest,
+    flags::Flags,
+    inet::SocketAddress,
+    mem::Buffers,
+    op::{IoVec, RmaKind},
+    rdm_over_msg::{Access, Event, Token},
+    slab::Handle,
+};
+
+use super::{
+    Engine, EpLimits, Reads,
+    complete::Failure,
+    ep::TxOp,
+    id::{Id, Side},
+    parse_data,
+};
+use crate::{
+    links::{LinkRequest, Links},
+    settings,
+    sys::{
+        CmEvent, CmId, Mr, Packets, Pieces, RecvWork, SendWork, Srq, What,
+        abi::{
+            IBV_ACCESS_LOCAL_WRITE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_RECV_RDMA_WITH_IMM,
+            IBV_WC_SUCCESS, IBV_WC_WITH_IMM, ibv_wc,
+        },
+    },
+};
+
+/// Requests of one connection.
+const SENDS: u32 = 128;
+/// Packets on their way out, of all connections.
+const OUTGOING: u32 = 256;
+/// Packets that may arrive before they are taken in, of all connections: 8 MiB.
+const INCOMING: u32 = 512;
+
+/// What the engine has beside its endpoints for the protocol above.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    pub(crate) events: Vec<Event<Links>>,
+    /// Where connections are asked for; events of it have no endpoint's word.
+    pub(crate) listener: Option<CmId>,
+    pub(crate) alarm: Option<Instant>,
+    outgoing: Packets,
+    incoming: Packets,
+    queue: Arc<Srq>,
+}
+
+/// What a connection has beside what every endpoint has.
+#[derive(Debug)]
+pub(super) struct Link {
+    token: Token,
+    /// Messages wait.
+    paused: bool,
+    held: VecDeque<Vec<u8>>,
+}
+
+/// What a request of the protocol's holds.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// Nothing: the request has taken the bytes along.
+    Nothing,
+    /// A packet, and whoever is to be told.
+    Packet(u32, Option<Token>),
+    /// Registrations of memory, and whoever is to be told.
+    Memory(#[allow(dead_code, reason = "held until it is dropped")] Vec<Mr>, Token),
+}
+
+impl Layer {
+    /// The device has no part any more in what a request holds.
+    pub(super) fn let_go(&mut self, held: Held) -> Option<Token> {
+        match held {
+            Held::Nothing => None,
+            Held::Packet(packet, token) => {
+                self.outgoing.give_back(packet);
+                token
+            }
+            Held::Memory(_, token) => Some(token),
+        }
+    }
+}
+
+/// The owner of the queue's receives in their words.
+const QUEUE: Handle = Handle::from_raw(1 << 32);
+
+impl Engine {
+    /// Makes the engine one of reliable datagrams, with packets of so many bytes.
+    pub(crate) fn open_layer(&mut self, packet: usize) -> Result<()> {
+        let count = INCOMING.min(self.device.limits.shared);
+        let outgoing = Packets::new(&self.pd, OUTGOING, packet)?;
+        let incoming = Packets::new(&self.pd, count, packet)?;
+        let queue = Srq::new(&self.pd, count, 1)?;
+        for number in 0..count {
+            let id = Id::new(Side::Shared, QUEUE, number).word();
+            queue.post(&RecvWork { id, pieces: incoming.whole(number)? })?;
+        }
+        self.layer = Some(Layer {
+            events: Vec::new(),
+            listener: None,
+            alarm: None,
+            outgoing,
+            incoming,
+            queue,
+        });
+        Ok(())
+    }
+
+    fn open_link(&mut self, token: Token, local: Option<SocketAddress>) -> Result<Handle> {
+        let limits = &self.device.limits;
+        let receives = INCOMING.min(limits.shared);
+        let limits = EpLimits {
+            sends: SENDS.min(limits.queue.saturating_sub(1)),
+            // Any of them may end on this connection.
+            receives,
+            pieces: limits.pieces,
+            inline: limits.inline,
+            message: limits.message as usize,
+        };
+        let handle = self.open(limits, local.map(|local| local.with_port(0)))?;
+        if let Some(ep) = self.eps.get_mut(handle) {
+            ep.enabled = true;
+            ep.link = Some(Link { token, paused: false, held: VecDeque::new() });
+        }
+        Ok(handle)
+    }
+
+    /// The queue that connections of the protocol receive from.
+    pub(super) fn layer_queue(&self) -> Option<Arc<Srq>> {
+        self.layer.as_ref().map(|layer| layer.queue.clone())
+    }
+
+    pub(crate) fn layer_connect(
+        &mut self,
+        token: Token,
+        from: Option<SocketAddress>,
+        to: SocketAddress,
+        data: &[u8],
+    ) -> Result<Handle> {
+        let handle = self.open_link(token, from)?;
+        let asked = self.connect(handle, to, data, None, settings::connect_timeout());
+        asked.inspect_err(|_| self.close(handle))?;
+        Ok(handle)
+    }
+
+    pub(crate) fn layer_accept(
+        &mut self,
+        token: Token,
+        request: LinkRequest,
+        data: &[u8],
+    ) -> Result<Handle> {
+        let handle = self.open_link(token, None)?;
+        let LinkRequest { id, reads } = request;
+        let accepted = self.accept(handle, id, reads, data, None, settings::connect_timeout());
+        accepted.inspect_err(|_| self.close(handle))?;
+        Ok(handle)
+    }
+
+    /// An event of the listener.
+    pub(super) fn listener_event(&mut self, event: CmEvent) {
+        let (Some(layer), Some(id)) = (&mut self.layer, event.request) else { return };
+        let Some(from) = id.peer() else { return };
+        let (own, served) = event.reads;
+        let request = LinkRequest { id, reads: Reads { own, served } };
+        layer.events.push(Event::Requested { request, from, data: parse_data(&event.data) });
+    }
+
+    /// Tells what has become of a connection, if it is one of the protocol's.
+    pub(super) fn tell_layer(&mut self, handle: Handle, make: impl FnOnce(Token) -> Event<Links>) {
+        let token = self.eps.get(handle).and_then(|ep| ep.link.as_ref()).map(|link| link.token);
+        if let (Some(layer), Some(token)) = (&mut self.layer, token) {
+            layer.events.push(make(token));
+        }
+    }
+
+    /// Whether a connection is one of the protocol's.
+    pub(super) fn is_link(&self, handle: Handle) -> bool {
+        self.eps.get(handle).is_some_and(|ep| ep.link.is_some())
+    }
+
+    /// Posts a message. `token`: who is to be told of its end.
+    pub(crate) fn layer_send(
+        &mut self,
+        handle: Handle,
+        head: &[u8],
+        body: &Buffers,
+        token: Option<Token>,
+    ) -> Result<()> {
+        self.room(handle)?;
+        let inline = self.device.limits.inline as usize;
+        if token.is_none()
+            && head.len() + body.len() <= inline
+            && body.iov().len() < self.device.limits.pieces as usize
+        {
+            let mut pieces = Pieces::NONE;
+            pieces.push(head.as_ptr().addr(), head.len(), 0)?;
+            body.iov().iter().try_for_each(|p| pieces.push(p.base.addr(), p.len, 0))?;
+            return self.post_held(
+                handle,
+                What::Send,
+                pieces,
+                None,
+                IBV_SEND_INLINE,
+                Held::Nothing,
+            );
+        }
+        let layer = self.layer.as_mut().ok_or(Errno::EOPBADSTATE)?;
+        let packet = layer.outgoing.take().ok_or(Errno::EAGAIN)?;
+        let filled = layer.outgoing.fill(packet, head, body);
+        let pieces = filled.and_then(|len| layer.outgoing.piece(packet, len));
+        let posted = pieces.and_then(|pieces| {
+            let held = Held::Packet(packet, token);
+            self.post_held(handle, What::Send, pieces, None, 0, held)
+        });
+        if posted.is_err()
+            && let Some(layer) = &mut self.layer
+        {
+            layer.outgoing.give_back(packet);
+        }
+        posted
+    }
+
+    /// Posts a read or write of the peer's memory.
+    pub(crate) fn layer_access(
+        &mut self,
+        handle: Handle,
+        access: &Access<'_>,
+        token: Token,
+    ) -> Result<()> {
+        self.room(handle)?;
+        let len = access.local.len();
+        let (address, key) = super::post::remote(access.remote, len)?;
+        let (what, rights) = match access.kind {
+            RmaKind::Read => (What::Read { address, key }, IBV_ACCESS_LOCAL_WRITE),
+            RmaKind::Write => (What::Write { address, key }, 0),
+        };
+        let inline = access.kind == RmaKind::Write && len <= self.device.limits.inline as usize;
+        let (mut pieces, mut regions) = (Pieces::NONE, Vec::new());
+        for piece in access.local.iov().iter().filter(|piece| piece.len != 0) {
+            let lkey = if inline { 0 } else { self.register(&mut regions, *piece, rights)? };
+            pieces.push(piece.base.addr(), piece.len, lkey)?;
+        }
+        let flags = if inline { IBV_SEND_INLINE } else { 0 };
+        let data = access.data.map(|data| data as u32);
+        self.post_held(handle, what, pieces, data, flags, Held::Memory(regions, token))
+    }
+
+    fn register(&self, regions: &mut Vec<Mr>, piece: IoVec, rights: i32) -> Result<u32> {
+        // On iWARP, the peer's answer to a read is a write of its own.
+        let remote = self.device.limits.iwarp && rights != 0;
+        let rights =
+            if remote { rights | crate::sys::abi::IBV_ACCESS_REMOTE_WRITE } else { rights };
+        let mr = Mr::new(&self.pd, piece, rights)?;
+        let lkey = mr.lkey();
+        regions.push(mr);
+        Ok(lkey)
+    }
+
+    /// Whether another request fits. What has ended may have to be told first.
+    fn room(&mut self, handle: Handle) -> Result<()> {
+        let ep = self.eps.get(handle).ok_or(Errno::ENOTCONN)?;
+        ep.connected()?;
+        if ep.sends.list.len() >= ep.limits.sends as usize {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(())
+    }
+
+    fn post_held(
+        &mut self,
+        handle: Handle,
+        what: What,
+        pieces: Pieces,
+        immediate: Option<u32>,
+        flags: u32,
+        held: Held,
+    ) -> Result<()> {
+        let ep = self.eps.get_mut(handle).ok_or(Errno::ENOTCONN)?;
+        let id = Id::new(Side::Send, handle, ep.next_send()).word();
+        let flags = flags | IBV_SEND_SIGNALED;
+        let work = SendWork { id, what, pieces, immediate, flags };
+        let conn = ep.id.as_ref().ok_or(Errno::ENOTCONN)?;
+        conn.post_send(&work).map_err(super::post::full)?;
+        let interest = Interest { context: 0, flags: Flags::empty(), silent: true };
+        let kind = Flags::empty();
+        ep.note(TxOp { interest, kind, bytes: 0, result: None, held: Some(held) }, true);
+        Ok(())
+    }
+
+    /// A request of the protocol's has ended.
+    pub(super) fn held_ended(&mut self, held: Held, outcome: Result<(), Failure>) {
+        let Some(layer) = &mut self.layer else { return };
+        if let Some(token) = layer.let_go(held) {
+            let outcome = outcome.map_err(|(errno, _)| errno);
+            layer.events.push(Event::Done { token, outcome });
+        }
+    }
+
+    /// A receive of the protocol's queue has ended; the device gets it back at once.
+    pub(super) fn complete_layer(&mut self, number: u32, completion: &ibv_wc) {
+        let Some(layer) = &mut self.layer else { return };
+        let owner = self.by_qp.get(&completion.qp_num).copied();
+        let link = owner.and_then(|owner| self.eps.get_mut(owner)?.link.as_mut());
+        let done = completion.status == IBV_WC_SUCCESS;
+        if let (Some(link), true) = (link, done) {
+            let conn = link.token;
+            let len = completion.byte_len as usize;
+            if completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM {
+                let with_data = completion.wc_flags & IBV_WC_WITH_IMM != 0;
+                let data = with_data.then(|| u64::from(u32::from_be(completion.imm_data)));
+                let kind = Flags::REMOTE_WRITE;
+                layer.events.push(Event::Accessed { conn, kind, bytes: len, data });
+            } else {
+                let packet = layer.incoming.copy(number, len);
+                if link.paused {
+                    link.held.push_back(packet);
+                } else {
+                    layer.events.push(Event::Packet { conn, packet });
+                }
+            }
+        }
+        let id = Id::new(Side::Shared, QUEUE, number).word();
+        if let Ok(pieces) = layer.incoming.whole(number) {
+            // It was in the queue before, so that there is room.
+            let _ = layer.queue.post(&RecvWork { id, pieces });
+        }
+        if let (false, Some(owner)) = (done, owner) {
+            self.failed(owner, completion.status);
+        }
+    }
+
+    /// Holds the messages of a connection back, or no more.
+    pub(crate) fn layer_pause(&mut self, handle: Handle, pause: bool) {
+        let link = self.eps.get_mut(handle).and_then(|ep| ep.link.as_mut());
+        let (Some(link), Some(layer)) = (link, &mut self.layer) else { return };
+        link.paused = pause;
+        if !pause {
+            let conn = link.token;
+            let packets = link.held.drain(..).map(|packet| Event::Packet { conn, packet });
+            layer.events.extend(packets);
+        }
+    }
+
+    /// Requests that have not ended.
+    pub(crate) fn layer_owes(&self) -> usize {
+        self.eps.iter().map(|(handle, _)| self.owes(handle)).sum()
+    }
+
+    /// A thread that sleeps is woken if there is something for it.
+    pub(crate) fn hand_on(&mut self, must: bool) {
+        let layer = self.layer.as_ref().is_some_and(|layer| !layer.events.is_empty());
+        if self.asleep && (must || layer) {
+            self.asleep = false;
+            self.clock.set_alarm(Some(Instant::now()));
+        }
+    }
+}
