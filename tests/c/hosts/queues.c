@@ -148,7 +148,9 @@ static int sizes(struct other other) {
     long peak = peak_kib(0) - before;
     fprintf(stderr, "%s grew by %ld KiB before the first receive, by %ld KiB in all; %.1f s\n", role,
             waiting, peak, now() - begin);
-    CHECK(peak < 24 << 10 || foreign);
+    /* 16 MiB are kept of a peer. The heap gives back late what small messages took, and one of the
+     * largest may come between two receives. */
+    CHECK(peak < 28 << 10 || foreign);
     meet(&side, other);
     close_side(&side);
     return 0;
