@@ -3,9 +3,11 @@
 import dataclasses
 import functools
 import json
+import shlex
 import sys
 from collections.abc import Callable
 
+from harness import mpi, prepare
 from harness.children import run
 from harness.libraries import ROOT
 
@@ -31,7 +33,7 @@ class Job:
     tcp: bool = False
     hosts: int = 1
     link: str = "rxe"
-    # The libfabric of each end, `percale` or `debian`, and of the server's first; none without it.
+    # The libfabric of each end, the server's first: `percale`, `debian` or `wheel`.
     libraries: tuple[str, ...] = ()
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     # From its start to its end, on a host with other things to do.
@@ -78,6 +80,7 @@ def debian():
     yield fabric("dgram", ("debian", "debian"), sizes="1024", always=False)
     rxm = {"provider": "verbs;ofi_rxm", "environment": FEW, "always": False}
     yield fabric("rdm", ("debian", "debian"), **rxm)
+    yield mpich("verbs;ofi_rxm", "wheel", environment=FEW, always=False)
 
 
 def ours():
@@ -86,7 +89,7 @@ def ours():
 
 
 def conformance(provider, endpoint, *cases, hosts=1, **fields):
-    """The conformance suite on this library."""
+    """The conformance suite on this build."""
     words = " ".join(f"'{case}'" for case in cases)
     complete = "--complete" if endpoint == "rdm" else "--offered"
     return Job(
@@ -109,6 +112,33 @@ def rust(package, **fields):
         build=functools.partial(tests, package),
         **fields,
     )
+
+
+def mpich(provider, library, program="smoke", **fields):
+    """A program of tests/mpi with a rank on each of two hosts, on the wheel's MPICH."""
+    # Where hosts share a network namespace, each has the other's device before it, too.
+    own = f"FI_VERBS_IFACE=$VM_NETDEV exec build/mpi-{program}-mpich"
+    rank = shlex.join(["sh", "-c", f"exec on $(hostname) sh -c '{own}'"])
+    fields["environment"] = {
+        "FI_PROVIDER": provider,
+        "MPIR_CVAR_CH4_NETMOD": "ofi",
+        **fields.get("environment", {}),
+    }
+    return Job(
+        f"MPICH over {provider}, {library}, {program}{between(2)}",
+        f"build/venv/bin/mpiexec -hosts a,b -n 2 {rank}",
+        hosts=2,
+        libraries=(library,),
+        build=functools.partial(mpi_program, program),
+        **fields,
+    )
+
+
+def mpi_program(source):
+    """Compiles a program of tests/mpi."""
+    prepare.venv()
+    mpi.mpich().compile(source)
+    return {}
 
 
 def suite():

@@ -1,13 +1,13 @@
 """Debian's kernels, as far as a VM needs them: downloaded once, never installed.
 
-Of a kernel the cache keeps its packages, its image without the compression, and the archives of
-drivers that were made of it. The packages are unpacked for a new archive only.
+Of a kernel the cache keeps its image, without the compression, and a few of its drivers.
 """
 
-import contextlib
+import hashlib
 import lzma
 import pathlib
 import re
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -24,6 +24,18 @@ CHOICES = {
     "backports": (("trixie-backports",), r"\d[\d.]*\+deb13-amd64"),
 }
 DEFAULT = "6.1"
+# In the order of loading; what each needs comes before it.
+COMMON = [
+    *("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"),
+    # Checksums of RoCE packets, of iWARP's.
+    *("crc32_generic", "crc32_pclmul", "crc32c_generic", "crc32c_intel"),
+    *("dummy", "veth", "ib_uverbs", "rdma_ucm", "ib_umad"),
+]
+# For each kind of device.
+KINDS = {"rxe": ["rdma_rxe"], "siw": ["iw_cm", "libcrc32c"]}
+# Some kernels have them inside, or under another name.
+OPTIONAL = {"crc32_generic", "crc32_pclmul", "crc32c_generic", "crc32c_intel", "libcrc32c"}
+KEPT = [*COMMON, *(name for names in KINDS.values() for name in names)]
 
 
 class Kernel:
@@ -35,57 +47,13 @@ class Kernel:
         # Where it is from.
         self.archive = archive
         self.image = folder / "vmlinux"
+        # Another choice of drivers has another name.
+        key = hashlib.sha256(" ".join(KEPT).encode()).hexdigest()[:12]
+        self.drivers = folder / f"drivers-{key}"
 
-    @contextlib.contextmanager
-    def unpacked(self):
-        """The files of its packages, in a folder for the time of a `with` block."""
-        with tempfile.TemporaryDirectory(dir=self.folder) as name:
-            tree = pathlib.Path(name)
-            for package in self.folder.glob("*.deb"):
-                apt.unpack(package, tree)
-            # Newer packages have it where the link /lib leads to.
-            for modules in (tree / "lib" / "modules", tree / "usr" / "lib" / "modules"):
-                if (modules / self.release / "kernel").is_dir():
-                    run(["depmod", "-b", modules.parents[1], self.release], 300)
-                    yield Tree(tree, modules / self.release)
-                    return
-            raise Failed(f"the packages of kernel {self.release} have no modules in them")
-
-
-class Tree:
-    """An unpacked kernel."""
-
-    def __init__(self, root, modules):
-        self.root = root
-        self._modules = modules
-        self._needs = {}
-        for line in (modules / "modules.dep").read_text(encoding="utf-8").splitlines():
-            path, _, needs = line.partition(":")
-            self._needs[path] = needs.split()
-        self._paths = {module_name(path): path for path in self._needs}
-        # Drivers that are part of the image itself.
-        inside = (modules / "modules.builtin").read_text(encoding="utf-8").split()
-        self._inside = {module_name(path) for path in inside}
-
-    def closure(self, names):
-        """Pairs of name and content of these modules and of all that they need, in the order of
-        loading. `Failed` for a module that is not there."""
-        order = []
-        for name in names:
-            if name in self._inside:
-                continue
-            if name not in self._paths:
-                raise Failed(f"the kernel has no module {name}")
-            path = self._paths[name]
-            # What is needed is listed with the nearest first.
-            for each in [*reversed(self._needs[path]), path]:
-                if each not in order:
-                    order.append(each)
-        return [(module_name(path), plain(self._modules / path)) for path in order]
-
-    def has(self, name):
-        """Whether there is such a module."""
-        return name in self._paths
+    def version(self):
+        """That of its package."""
+        return (self.folder / "version").read_text(encoding="ascii").strip()
 
 
 def get(which=DEFAULT, refresh=False):
@@ -99,32 +67,84 @@ def get(which=DEFAULT, refresh=False):
     release = None
     if latest.exists() and not refresh:
         release = latest.read_text(encoding="utf-8").strip()
-    release = release or archive.newest(pattern)
+        kernel = Kernel(release, base / release, archive)
+        if kernel.drivers.exists():
+            return kernel
+    release = archive.newest(pattern)
     kernel = Kernel(release, base / release, archive)
-    if not kernel.image.exists():
+    if not kernel.drivers.exists():
         fetch(kernel)
     latest.write_text(release, encoding="utf-8")
     return kernel
 
 
 def fetch(kernel):
-    """Downloads a kernel. Its image comes last: where that is, the rest is, too."""
-    for left in kernel.folder.glob("*.deb"):
-        left.unlink()
-    files = kernel.archive.download([f"linux-image-{kernel.release}"], kernel.folder)
-    # Newer kernels come in several packages of the same release.
-    needs = run(["dpkg-deb", "-f", files[0], "Depends"], 60)
-    parts = re.findall(rf"\blinux-[a-z-]+-{re.escape(kernel.release)}(?=[ ,|)\n])", needs + "\n")
-    if parts:
-        kernel.archive.download(sorted(set(parts)), kernel.folder)
-    with kernel.unpacked() as tree:
-        found = [*tree.root.glob("boot/vmlinuz-*"), *tree.root.glob("usr/lib/modules/*/vmlinuz")]
-        if not found:
+    """Downloads a kernel. Its drivers come last: where they are, the rest is, too."""
+    kernel.folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kernel.folder) as name:
+        folder = pathlib.Path(name)
+        (first,) = kernel.archive.download([f"linux-image-{kernel.release}"], folder / "deb")
+        # Newer kernels come in several packages of the same release.
+        needs = run(["dpkg-deb", "-f", first, "Depends"], 60)
+        parts = re.findall(rf"\blinux-[a-z-]+-{re.escape(kernel.release)}(?![\w.+-])", needs)
+        if parts:
+            kernel.archive.download(sorted(set(parts)), folder / "deb")
+        tree = folder / "tree"
+        for package in (folder / "deb").glob("*.deb"):
+            apt.unpack(package, tree)
+        images = [*tree.glob("boot/vmlinuz-*"), *tree.glob("usr/lib/modules/*/vmlinuz")]
+        modules = [*tree.glob("lib/modules/*/kernel"), *tree.glob("usr/lib/modules/*/kernel")]
+        if not images or not modules:
             raise Failed(f"the packages of kernel {kernel.release} have no kernel in them")
-        image = payload(found[0].read_bytes())
-    partial = kernel.image.with_suffix(".part")
-    partial.write_bytes(image)
-    partial.rename(kernel.image)
+        version = run(["dpkg-deb", "-f", first, "Version"], 60)
+        (kernel.folder / "version").write_text(version, encoding="ascii")
+        partial = folder / "vmlinux"
+        partial.write_bytes(payload(images[0].read_bytes()))
+        partial.rename(kernel.image)
+        kept = folder / "drivers"
+        keep(modules[0], kept)
+        shutil.rmtree(kernel.drivers, ignore_errors=True)
+        kept.rename(kernel.drivers)
+
+
+def keep(modules, folder):
+    """Decompresses the drivers to keep, and all that they need, into a folder."""
+    folder.mkdir()
+    paths = {module_name(path): path for path in modules.rglob("*.ko*")}
+    inside = (modules.parent / "modules.builtin").read_text(encoding="utf-8").split()
+    inside = {module_name(path) for path in inside}
+    wanted = list(KEPT)
+    for name in wanted:
+        if name in paths:
+            content = decompress(paths[name].read_bytes())
+            (folder / f"{name}.ko").write_bytes(content)
+            wanted += [each for each in depends(content) if each not in wanted]
+        elif name not in inside and name not in OPTIONAL:
+            raise Failed(f"the kernel has no driver {name}")
+
+
+def closure(kernel, kinds):
+    """Drivers for devices of these kinds: pairs of name and content, in the order of loading."""
+    order = {}
+
+    def add(name):
+        path = kernel.drivers / f"{name}.ko"
+        if name in order or not path.exists():
+            return
+        content = path.read_bytes()
+        for each in depends(content):
+            add(each)
+        order[name] = content
+
+    for name in [*COMMON, *(name for kind in kinds for name in KINDS[kind])]:
+        add(name)
+    return list(order.items())
+
+
+def depends(module):
+    """The modules that a module needs, as it says itself."""
+    found = re.search(rb"\0depends=([^\0]*)\0", module)
+    return found[1].decode().replace("-", "_").split(",") if found and found[1] else []
 
 
 def payload(image):
@@ -142,11 +162,6 @@ def payload(image):
     if content[:4] != b"\x7fELF":
         raise Failed("the kernel is packed in an unknown manner")
     return content
-
-
-def plain(path):
-    """The content of a module, decompressed."""
-    return decompress(path.read_bytes())
 
 
 def decompress(data):

@@ -3,12 +3,12 @@
 import os
 
 import apt
-import initramfs
 import kernels
+import siw
 from harness.children import Failed
 
 PACKAGES = [
-    *("qemu-system-x86", "busybox-static", "kmod", "zstd", "iproute2"),
+    *("qemu-system-x86", "busybox-static", "zstd", "iproute2"),
     *("ibverbs-providers", "ibverbs-utils", "rdmacm-utils"),
 ]
 INHERITED = ("HOME", "USER", "LANG", "TERM", "TZ", "PATH", "LD_LIBRARY_PATH")
@@ -23,7 +23,8 @@ def prepare(which, kinds, refresh=False):
     with apt.locked():
         apt.install(PACKAGES)
         kernel = kernels.get(which, refresh)
-        initramfs.kernel_part(kernel, kinds)
+        if "siw" in kinds:
+            siw.module(kernel)
     return kernel
 
 

@@ -58,10 +58,8 @@ def build(kernel, folder):
 def sources(kernel, folder, series):
     """Unpacks the driver's source: of this very kernel, if the mirror still has it."""
     package = f"linux-source-{series}"
-    (image,) = kernel.folder.glob(f"linux-image-{kernel.release}_*.deb")
-    version = run(["dpkg-deb", "-f", image, "Version"], 60).strip()
-    exact = version in kernel.archive.versions(package)
-    wanted = f"{package}={version}" if exact else package
+    exact = kernel.version() in kernel.archive.versions(package)
+    wanted = f"{package}={kernel.version()}" if exact else package
     (file,) = kernel.archive.download([wanted], folder / "source.d")
     target = folder / "siw"
     target.mkdir()

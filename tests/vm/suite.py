@@ -134,7 +134,8 @@ def perform(wanted, hosts, link, args, totals):
             seconds = sum(job.seconds + 60 for job in left.values())
             vm.run({**task, "jobs": list(map(described, left.values()))}, seconds, handle)
             took = time.monotonic() - begin
-            print(f"machine: {hosts} with {link}, started in {vm.booted:.0f} s, over in {took:.0f} s")
+            times = f"started in {vm.booted:.0f} s, over in {took:.0f} s"
+            print(f"machine of {hosts} with {link}: {times}", flush=True)
         except machine.Unstarted as failure:
             abandon(left, list(left), failure, totals)
         except machine.Broken as failure:
@@ -154,7 +155,7 @@ def abandon(left, names, why, totals):
 
 def described(job):
     """A job as the machine takes it."""
-    known = {"percale": libraries.percale, "debian": libraries.debian}
+    known = {each.__name__: each for each in (libraries.percale, libraries.debian, libraries.wheel)}
     told = {"name": job.name, "port": job.port, "tcp": job.tcp}
     told |= {"seconds": job.seconds, "leaks": job.leaks}
     programs = {"server": job.server, "client": job.client}

@@ -6,13 +6,14 @@ cable; each has one device, a host name, System V objects and a /dev/shm of its 
 
 import pathlib
 import shlex
+import subprocess
 
 import devices
+import processes
 from devices import ADDRESS, ADDRESS6, Broken, command
 
 NAMES = ("a", "b")
-NAMESPACES = pathlib.Path("/run/vm/namespaces")
-ON = pathlib.Path("/run/vm/bin/on")
+PROGRAMS = pathlib.Path("/run/vm/bin")
 # The port that packets of RoCE v2 go to, as /proc/net/udp has it.
 ROCE = ":12B7 "
 
@@ -81,7 +82,7 @@ def two(kind, mtu):
     for name, peer in zip(NAMES, reversed(NAMES)):
         other = {"VM_PEER": found[peer]["VM_ADDR"], "VM_PEER6": found[peer]["VM_ADDR6"]}
         hosts[name] = Host({**found[name], **other, "VM_HOST": name}, enter[name])
-    write_on(hosts)
+    write_programs(hosts)
     return Network(hosts, every)
 
 
@@ -157,34 +158,43 @@ def routes():
 
 
 def namespaces(name, apart):
-    """Makes a host's namespaces, held by files; what starts a command in them."""
-    if not NAMESPACES.exists():
-        NAMESPACES.mkdir()
-        command("mount", "--bind", NAMESPACES, NAMESPACES)
-        command("mount", "--make-private", NAMESPACES)
-    options = []
-    for kind in ("uts", "ipc", "mount"):
-        path = NAMESPACES / f"{name}.{kind}"
-        path.touch()
-        options.append(f"--{kind}={path}")
-    own = f"hostname {name} && mount -t tmpfs -o mode=1777 shm /dev/shm"
-    command("unshare", *options, "sh", "-c", own)
-    enter = ["nsenter", *options]
-    if apart:
-        enter.append(f"--net=/run/netns/{name}")
-        command("sh", "-c", "umount -l /sys && mount -t sysfs sysfs /sys", enter=enter)
-    return enter
+    """Makes a host's namespaces, which a process holds; what starts a command in them."""
+    script = f"hostname {name} && mount -t tmpfs -o mode=1777 shm /dev/shm && echo ready"
+    holder = subprocess.Popen(
+        # In a network of its own, this shows the devices of that in /sys.
+        [
+            *(["ip", "netns", "exec", name] if apart else []),
+            *("unshare", "--uts", "--ipc", "--mount"),
+            *("sh", "-c", f"{script} && exec sleep infinity"),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    if holder.stdout.readline() != b"ready\n":
+        raise Broken(f"host {name} has no namespaces of its own")
+    processes.OWN.add(holder.pid)
+    kinds = ["--uts", "--ipc", "--mount", *(["--net"] if apart else [])]
+    return ["nsenter", f"--target={holder.pid}", *kinds]
 
 
-def write_on(hosts):
-    """Writes the command `on`, which starts another one on a host."""
-    cases = []
+def write_programs(hosts):
+    """Writes `on`, which starts a program on a host, and the `ssh` that MPI's launchers call."""
+    cases, names = [], []
     for name, host in hosts.items():
         settings = [f"{key}={value}" for key, value in host.variables.items()]
         # Whoever enters a mount namespace starts at its root.
         there = ["sh", "-c", 'cd "$0" && exec "$@"']
         words = shlex.join([*host.enter, "env", *settings, *there])
         cases.append(f'{name}) shift; exec {words} "$PWD" "$@" ;;\n')
+        names.append(f"{host.variables['VM_ADDR']} {name}\n")
     usage = '*) echo "usage: on a|b COMMAND..." >&2; exit 125 ;;\n'
-    ON.write_text(f'#!/bin/sh\ncase "$1" in\n{"".join(cases)}{usage}esac\n', encoding="ascii")
-    ON.chmod(0o755)
+    on = f'case "$1" in\n{"".join(cases)}{usage}esac\n'
+    # Options without values, the host, a command for its shell.
+    ssh = 'while [ "${1#-}" != "$1" ]; do shift; done\nhost=$1\nshift\n'
+    ssh += 'exec on "$host" sh -c "$*"\n'
+    for name, script in (("on", on), ("ssh", ssh)):
+        (PROGRAMS / name).write_text(f"#!/bin/sh\n{script}", encoding="ascii")
+        (PROGRAMS / name).chmod(0o755)
+    with open("/etc/hosts", "a", encoding="utf-8") as file:
+        file.writelines(names)

@@ -60,6 +60,9 @@ def prepare():
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(limit, (value, value))
+    pathlib.Path("/proc/sys/kernel/hostname").write_text("vm", encoding="ascii")
+    with open("/etc/hosts", "a", encoding="utf-8") as file:
+        file.write("127.0.0.1 vm\n")
     # Sanitizers reserve more than there is.
     pathlib.Path("/proc/sys/vm/overcommit_memory").write_text("1", encoding="ascii")
 
