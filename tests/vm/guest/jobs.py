@@ -127,7 +127,7 @@ class Program:
         self._output = tempfile.TemporaryFile(dir="/run")
         self._process = subprocess.Popen(
             [*host.enter, "bash", "-c", f'cd "$0" && {{ {wanted["command"]}\n}}', folder],
-            env={**environment, **host.variables, **wanted["environment"]},
+            env={**environment, **host.variables, **wanted["environment"], "VM_ROLE": role},
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
@@ -142,7 +142,7 @@ class Program:
     def watch(self):
         """Looks which library it runs on, until that is known."""
         if self._library and not self._seen:
-            self._seen = loaded(self.pid, "libfabric.so")
+            self._seen = loaded(f"VM_ROLE={self.role}".encode(), "libfabric.so")
 
     def complaints(self):
         """What is wrong with the end of it, or with the library that it was seen with."""

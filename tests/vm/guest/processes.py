@@ -52,12 +52,12 @@ def others():
     return found
 
 
-def loaded(session, name):
-    """Files whose names begin so that the processes of a session have mapped."""
+def loaded(setting, name):
+    """Files whose names begin so that processes with a setting in their environment have mapped."""
     found = set()
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
-            if os.getsid(pid) != session:
+            if setting not in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 continue
             lines = pathlib.Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
         except OSError:
