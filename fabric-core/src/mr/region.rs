@@ -153,8 +153,12 @@ impl Region {
     /// The application has changed the mapping below parts of the region (`fi_mr_refresh`).
     ///
     /// Nothing has to be done, since memory is reached through the mapping of the moment. `EINVAL`
-    /// if a part lies outside.
+    /// if a part lies outside; `ENOSYS` where a device reaches it, which keeps to the pages that were
+    /// there.
     pub fn refresh(&self, parts: &[IoVec]) -> Result<()> {
+        if self.registered.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return Err(Errno::ENOSYS);
+        }
         parts.iter().try_for_each(|part| {
             self.pieces.at_address(part.base as u64, part.len as u64).map(|_| ())
         })

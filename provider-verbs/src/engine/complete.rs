@@ -17,10 +17,10 @@ use super::{
 use crate::{
     NAME,
     sys::abi::{
-        IBV_WC_LOC_ACCESS_ERR, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_RECV_RDMA_WITH_IMM,
-        IBV_WC_REM_ABORT_ERR, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR,
-        IBV_WC_RESP_TIMEOUT_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SUCCESS,
-        IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR, ibv_wc,
+        IBV_WC_LOC_ACCESS_ERR, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_LOC_QP_OP_ERR,
+        IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ABORT_ERR, IBV_WC_REM_ACCESS_ERR,
+        IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR, IBV_WC_RESP_TIMEOUT_ERR, IBV_WC_RETRY_EXC_ERR,
+        IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR, ibv_wc,
     },
 };
 
@@ -40,6 +40,17 @@ pub(super) fn failure(status: u32) -> Failure {
         _ => Errno::EIO,
     };
     (errno, status as i32)
+}
+
+/// The same of a receive, which has no other way to be at fault than to be too short for its message.
+/// Devices differ in what they call that.
+fn receive_failure(status: u32) -> Failure {
+    match status {
+        IBV_WC_LOC_LEN_ERR | IBV_WC_LOC_QP_OP_ERR | IBV_WC_REM_INV_REQ_ERR => {
+            (Errno::ETRUNC, status as i32)
+        }
+        status => failure(status),
+    }
 }
 
 impl Engine {
@@ -118,7 +129,7 @@ impl Engine {
             ep.stats.received += 1;
             ep.report.received(op.flags, received(op.context, completion));
         } else {
-            let (err, status) = failure(completion.status);
+            let (err, status) = receive_failure(completion.status);
             ep.receive_failed(&op, Flags::MSG | Flags::RECV, err, status);
             self.failed(handle, completion.status);
         }
@@ -144,7 +155,7 @@ impl Engine {
             ep.stats.received += 1;
             ep.report.received(op.flags, received(op.context, completion));
         } else {
-            let (err, status) = failure(completion.status);
+            let (err, status) = receive_failure(completion.status);
             ep.receive_failed(&op, Flags::MSG | Flags::RECV, err, status);
             if let Some(owner) = owner {
                 self.failed(owner, completion.status);
@@ -211,6 +222,15 @@ fn received(context: usize, completion: &ibv_wc) -> Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn receives_that_are_too_short() {
+        for status in [IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_QP_OP_ERR, IBV_WC_REM_INV_REQ_ERR] {
+            assert_eq!(receive_failure(status), (Errno::ETRUNC, status as i32));
+        }
+        assert_eq!(receive_failure(IBV_WC_WR_FLUSH_ERR).0, Errno::ECANCELED);
+        assert_eq!(failure(IBV_WC_REM_INV_REQ_ERR).0, Errno::EREMOTEIO, "of a send");
+    }
 
     #[test]
     fn what_a_receive_brings() {
