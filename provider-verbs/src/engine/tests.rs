@@ -1,5 +1,7 @@
 //! The engine on a device that does what the tests say.
 
+mod datagrams;
+
 use std::sync::Arc;
 
 use fabric_core::{
