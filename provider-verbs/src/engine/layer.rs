@@ -37,10 +37,19 @@ use crate::{
 
 /// Requests of one connection.
 const SENDS: u32 = 128;
-/// Packets on their way out, of all connections.
+/// Packets on their way out, of all connections, at most.
 const OUTGOING: u32 = 256;
-/// Packets that may arrive before they are taken in, of all connections: 8 MiB.
+/// Packets that may arrive before they are taken in, of all connections, at most: 8 MiB.
 const INCOMING: u32 = 512;
+/// Bytes of either, where packets are larger than usual. Fewer than so many packets would be no queue.
+const BYTES: usize = 32 << 20;
+const FEWEST: u32 = 4;
+
+/// Packets of a size, of at most `most`.
+fn count(most: u32, packet: usize) -> u32 {
+    let fitting = u32::try_from(BYTES / packet.max(1)).unwrap_or(most);
+    fitting.clamp(FEWEST, most)
+}
 
 /// What the engine has beside its endpoints for the protocol above.
 #[derive(Debug)]
@@ -94,8 +103,9 @@ const QUEUE: Handle = Handle::from_raw(1 << 32);
 impl Engine {
     /// Makes the engine one of reliable datagrams, with packets of so many bytes.
     pub(crate) fn open_layer(&mut self, packet: usize) -> Result<()> {
-        let count = INCOMING.min(self.device.limits.shared);
-        let outgoing = Packets::new(&self.pd, OUTGOING, packet)?;
+        let incoming = count(INCOMING, packet).min(self.device.limits.shared);
+        let outgoing = Packets::new(&self.pd, count(OUTGOING, packet), packet)?;
+        let count = incoming;
         let incoming = Packets::new(&self.pd, count, packet)?;
         let queue = Srq::new(&self.pd, count, 1)?;
         for number in 0..count {

@@ -66,6 +66,17 @@ fn packets_of_reliable_datagrams() {
     assert_eq!(engine.layer_owes(), 0);
 }
 
+/// However large packets are, and however many peers there are, the memory is bounded.
+#[test]
+fn packets_of_any_size_take_bounded_memory() {
+    for (packet, receives) in [(16_448, 512), (65_599, 511), (16 << 20, 4)] {
+        let before = mock::shared_receives();
+        let mut engine = engine(RXE);
+        engine.open_layer(packet).unwrap();
+        assert_eq!(mock::shared_receives() - before, receives, "{packet}");
+    }
+}
+
 #[test]
 fn reliable_datagrams_whose_peer_refuses() {
     let mut engine = engine(RXE);
