@@ -1,11 +1,8 @@
-//! HOT. Reliable-datagram endpoints over any [`Wire`]: what applications bind, enable and use.
+//! HOT. Reliable-datagram endpoints: what applications bind, enable and use, whatever engine is inside.
 
-use std::{
-    ffi::CStr,
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+mod over_wire;
+
+use std::{ffi::CStr, fmt, sync::Arc};
 
 use crate::{
     Errno, Result,
@@ -13,45 +10,80 @@ use crate::{
     attr::{EpType, Info},
     av::Av,
     bindings::Bindings,
-    closing::{self, Patience},
-    completion::{CompletionQueue, Counter, Cq, EntryBuf},
+    completion::{CompletionQueue, Counter, Cq, EntryBuf, Report},
     domain::Domain,
-    engine::{Engine, Limits, Stats},
+    engine::Stats,
     eq::{EventQueue, RequestHandle},
-    flags::{Flags, Order},
+    flags::Flags,
     lock::{Access, Guarded, Lock},
     log::Subsys,
     mem::Buffers,
     op::{AtomicOp, RecvOp, RmaOp, SendOp},
     options::{self, Sizes},
-    wire::Wire,
 };
 
-/// Bytes of one message in one packet, where the transport can.
-const EAGER: usize = 64 * 1024;
-/// Progress calls in which a sender may answer before its memory is copied: some microseconds.
-const PATIENCE: u32 = 256;
-/// Direct copies from both ends start here: below, the invitation costs more than it saves.
-const SHARED: usize = 384 * 1024;
-/// Largest atomic payload.
-const ATOMIC: usize = 4096;
-/// Bytes from one peer without receives before it keeps its payloads.
-const WAITING_BYTES: usize = 16 << 20;
-/// How long closing waits for a peer that is writing to our memory at this very moment.
-const LENT_PATIENCE: Duration = Duration::from_secs(1);
-/// How long closing waits for room for what the application believes sent, and how long while none
-/// is made.
-const OWED: Patience =
-    Patience { whole: Duration::from_secs(1), stalled: Duration::from_millis(50) };
-/// Sizes of an endpoint whose info names none.
-const SIZES: Sizes =
-    Sizes { tx: 1024, rx: 1024, inject: 4096, max_msg: usize::MAX, atomic: ATOMIC };
-/// Default of `FI_OPT_MIN_MULTI_RECV`.
-const MIN_MULTI_RECV: usize = 4096;
+pub use over_wire::WireRdmEndpoint;
+
+/// An engine of reliable datagrams, as an endpoint drives it. Data calls and progress come between
+/// `enable` and `close` only.
+pub trait RdmEngine: Sized + Send + 'static {
+    /// Level of locking of the endpoint.
+    type Lock: Lock;
+
+    /// What such an endpoint can do.
+    const CAPS: Flags;
+    /// Who speaks in the log.
+    const NAME: &'static str;
+
+    /// What a number in `prov_errno` means, where there is more to say than the system does.
+    fn words(prov_errno: i32) -> Option<&'static CStr> {
+        let _ = prov_errno;
+        None
+    }
+    /// An engine for what `info` asks for, and its sizes.
+    fn open(domain: &Arc<Domain>, info: &Info) -> Result<(Self, Sizes)>;
+    /// Begins to serve peers. `sleeps`: threads will.
+    fn enable(&mut self, av: Option<Arc<Av>>, sleeps: bool) -> Result<()>;
+    /// Before it closes: lets what the application has been told is done be done, within bounds.
+    fn settle(&mut self);
+    /// Ends it: operations are dropped.
+    fn close(&mut self);
+
+    /// The local address.
+    fn name(&mut self) -> Result<Vec<u8>>;
+    /// Takes another local address, before it is enabled.
+    fn set_name(&mut self, name: &[u8]) -> Result<()>;
+    /// Where completions go.
+    fn report(&mut self) -> &mut Report<Self::Lock>;
+    /// Multi-receive buffers with less room are given back.
+    fn min_multi_recv(&mut self) -> &mut usize;
+
+    /// Posts a send of `buffers`, which describe `op.iov`.
+    fn post_send(&mut self, op: &SendOp<'_>, buffers: Buffers) -> Result<()>;
+    /// Posts a receive into `buffers`, which describe `op.iov`.
+    fn post_recv(&mut self, op: &RecvOp<'_>, buffers: Buffers) -> Result<()>;
+    /// Posts a read or write of `buffers`, which describe `op.iov`.
+    fn post_rma(&mut self, op: &RmaOp<'_>, buffers: Buffers) -> Result<()>;
+    /// Posts an atomic operation; the buffers describe its operands, comparands and results.
+    fn post_atomic(&mut self, op: &AtomicOp<'_>, buffers: [Buffers; 3]) -> Result<()>;
+    /// Takes back what was posted with `context` and has not begun.
+    fn cancel(&mut self, context: usize);
+    /// At the end of a call of the application: wakes who sleeps and has something to do.
+    fn hand_on(&mut self);
+
+    /// Moves everything forward that can move.
+    fn progress(&mut self);
+    /// A descriptor that is readable when something happens after `arm`.
+    fn wait_fd(&mut self) -> Result<i32>;
+    /// Prepares for sleeping; `false` if there is something to do.
+    fn arm(&mut self) -> bool;
+    /// Counts of what happened so far.
+    fn stats(&self) -> Stats;
+}
 
 /// An endpoint of reliable datagrams.
-pub struct RdmEndpoint<W: Wire, L: Lock> {
-    engine: L::Cell<Engine<W, L>>,
+pub struct RdmEndpoint<E: RdmEngine> {
+    engine: <E::Lock as Lock>::Cell<State<E>>,
     bindings: Bindings<Self>,
     tx_flags: Flags,
     rx_flags: Flags,
@@ -61,52 +93,59 @@ pub struct RdmEndpoint<W: Wire, L: Lock> {
     owner: u32,
 }
 
-impl<W: Wire, L: Lock> fmt::Debug for RdmEndpoint<W, L> {
+/// What the lock guards.
+struct State<E> {
+    engine: E,
+    /// Data calls are accepted.
+    enabled: bool,
+}
+
+impl<E: RdmEngine> State<E> {
+    /// One progress call.
+    #[inline]
+    fn advance(&mut self) {
+        if self.enabled {
+            self.engine.progress();
+            self.engine.hand_on();
+        }
+    }
+}
+
+impl<E: RdmEngine> fmt::Debug for RdmEndpoint<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RdmEndpoint").field("caps", &self.caps).finish_non_exhaustive()
     }
 }
 
-impl<W: Wire, L: Lock> RdmEndpoint<W, L> {
+impl<E: RdmEngine> RdmEndpoint<E> {
     #[inline]
-    fn enabled(&self) -> Result<Access<'_, L, Engine<W, L>>> {
-        let engine = self.engine.lock();
-        if engine.enabled { Ok(engine) } else { Err(Errno::EOPBADSTATE) }
+    fn enabled(&self) -> Result<Access<'_, E::Lock, State<E>>> {
+        let state = self.engine.lock();
+        if state.enabled { Ok(state) } else { Err(Errno::EOPBADSTATE) }
     }
-}
 
-/// One progress call.
-#[inline]
-fn advance<W: Wire, L: Lock>(engine: &mut Engine<W, L>) {
-    if engine.enabled {
-        engine.progress();
-        engine.hand_on();
+    /// Has the engine take an operation.
+    #[inline]
+    fn post(&self, post: impl FnOnce(&mut E) -> Result<()>) -> Result<()> {
+        let mut state = self.enabled()?;
+        let posted = post(&mut state.engine);
+        state.engine.hand_on();
+        posted
     }
-}
-
-/// Before an endpoint goes: lets peers finish writing to its memory, and what the application has
-/// been told is sent leave, as long as the peers make room for it.
-fn settle<W: Wire, L: Lock>(engine: &mut Engine<W, L>) {
-    let begin = Instant::now();
-    // A peer that fills memory for us says so soon, or ends.
-    while engine.core.lends() && begin.elapsed() < LENT_PATIENCE {
-        engine.progress();
-    }
-    closing::settle(engine, begin, OWED, Engine::progress, |engine| engine.core.owed());
 }
 
 /// Whether this kind of endpoint can be what `info` asks for, which need not come from discovery.
-fn check(info: &Info, caps: Flags) -> Result<()> {
+fn check<E: RdmEngine>(info: &Info) -> Result<()> {
     let ep_type = info.ep.as_ref().map_or(0, |ep| ep.ep_type);
     if !matches!(EpType::from_raw(ep_type), Some(EpType::Unspec | EpType::Rdm)) {
-        crate::warn!("core", Subsys::EpCtrl, "ep_attr.type: wanted {ep_type}, offered FI_EP_RDM");
+        crate::warn!(E::NAME, Subsys::EpCtrl, "ep_attr.type: wanted {ep_type}, offered FI_EP_RDM");
         return Err(Errno::EINVAL);
     }
-    options::check_caps("core", info.caps, caps)
+    options::check_caps(E::NAME, info.caps, E::CAPS)
 }
 
-impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
-    type Lock = L;
+impl<E: RdmEngine> Endpoint for RdmEndpoint<E> {
+    type Lock = E::Lock;
     type SharedReceive = NoSharedReceive;
 
     fn open(
@@ -118,29 +157,13 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
         if request.is_some() {
             return Err(Errno::EINVAL);
         }
-        check(info, W::CAPS)?;
-        let (tx, rx) = (info.tx.as_ref(), info.rx.as_ref());
-        let sizes = Sizes::of(info, SIZES);
-        let limits = Limits {
-            inject: sizes.inject,
-            eager: EAGER,
-            patience: PATIENCE,
-            shared: SHARED,
-            outstanding: sizes.tx,
-            atomic: ATOMIC,
-            waiting_bytes: WAITING_BYTES,
-            min_multi_recv: MIN_MULTI_RECV,
-            ordered: tx.is_some_and(|tx| !Order::SAS.contains(tx.msg_order)),
-            directed: info.caps.contains(Flags::DIRECTED_RECV),
-            source: info.caps.contains(Flags::SOURCE),
-            rma_event: info.caps.contains(Flags::RMA_EVENT),
-        };
-        let wire = W::open(info)?;
+        check::<E>(info)?;
+        let (engine, sizes) = E::open(domain, info)?;
         Ok(Arc::new(Self {
-            engine: Guarded::new(Engine::new(wire, domain.regions().clone(), limits)),
+            engine: Guarded::new(State { engine, enabled: false }),
             bindings: Bindings::new(domain),
-            tx_flags: tx.map_or(Flags::empty(), |tx| tx.op_flags),
-            rx_flags: rx.map_or(Flags::empty(), |rx| rx.op_flags),
+            tx_flags: info.tx.as_ref().map_or(Flags::empty(), |tx| tx.op_flags),
+            rx_flags: info.rx.as_ref().map_or(Flags::empty(), |rx| rx.op_flags),
             caps: info.caps,
             sizes,
             owner: std::process::id(),
@@ -148,7 +171,7 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
     }
 
     fn words(prov_errno: i32) -> Option<&'static CStr> {
-        W::words(Errno::new(prov_errno))
+        E::words(prov_errno)
     }
 
     fn bind_av(self: &Arc<Self>, av: &Arc<Av>) -> Result<()> {
@@ -160,7 +183,8 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
     }
 
     fn bind_counter(self: &Arc<Self>, counter: &Arc<Counter<Self>>, flags: Flags) -> Result<()> {
-        let count = |value: &_, flags| self.engine.lock().core.report.bind_counter(value, flags);
+        let count =
+            |value: &_, flags| self.engine.lock().engine.report().bind_counter(value, flags);
         self.bindings.bind_counter(self, counter, flags, count)
     }
 
@@ -169,14 +193,13 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
     }
 
     fn enable(self: &Arc<Self>) -> Result<()> {
-        let counts = |direction| self.engine.lock().core.report.counts(direction);
+        let counts = |direction| self.engine.lock().engine.report().counts(direction);
         self.bindings.enable(self, self.caps, true, counts, |start| {
-            let mut engine = self.engine.lock();
+            let mut state = self.engine.lock();
             let (av, sleeps) = (start.av.cloned(), start.sleeps);
-            start.apply(&mut engine.core.report);
-            engine.set_av(av);
-            engine.wire.enable(sleeps)?;
-            engine.enabled = true;
+            start.apply(state.engine.report());
+            state.engine.enable(av, sleeps)?;
+            state.enabled = true;
             Ok(())
         })
     }
@@ -185,30 +208,29 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
         if !self.bindings.stop(self) {
             return;
         }
-        let mut engine = self.engine.lock();
-        // The rings of a forked child are its parent's to fill.
-        if engine.enabled && self.owner == std::process::id() {
-            settle(&mut engine);
+        let mut state = self.engine.lock();
+        // What a forked child has inherited is its parent's, too.
+        if state.enabled && self.owner == std::process::id() {
+            state.engine.settle();
         }
-        engine.enabled = false;
-        engine.drop_all();
-        engine.wire.close();
-        drop(engine);
+        state.enabled = false;
+        state.engine.close();
+        drop(state);
         self.bindings.release();
     }
 
     fn name(&self) -> Result<Vec<u8>> {
-        Ok(self.engine.lock().wire.name().to_vec())
+        self.engine.lock().engine.name()
     }
 
     fn set_name(&self, name: &[u8]) -> Result<()> {
         let _open = self.bindings.not_enabled()?;
-        self.engine.lock().wire.set_name(name)
+        self.engine.lock().engine.set_name(name)
     }
 
     fn option(&self, name: i32) -> Result<Vec<u8>> {
         let size = match name {
-            options::MIN_MULTI_RECV => self.engine.lock().core.inbox.min_multi_recv,
+            options::MIN_MULTI_RECV => *self.engine.lock().engine.min_multi_recv(),
             _ => self.sizes.option(name)?,
         };
         Ok(size.to_ne_bytes().to_vec())
@@ -216,7 +238,7 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
 
     fn set_option(&self, name: i32, value: &[u8]) -> Result<()> {
         let size = options::min_multi_recv(name, value)?;
-        self.engine.lock().core.inbox.min_multi_recv = size;
+        *self.engine.lock().engine.min_multi_recv() = size;
         Ok(())
     }
 
@@ -236,83 +258,72 @@ impl<W: Wire, L: Lock> Endpoint for RdmEndpoint<W, L> {
     unsafe fn send(&self, op: &SendOp<'_>) -> Result<()> {
         // SAFETY: this function's own contract.
         let buffers = unsafe { Buffers::new(op.iov) }?;
-        let mut engine = self.enabled()?;
-        let posted = engine.post_send(op, buffers);
-        engine.hand_on();
-        posted
+        self.post(|engine| engine.post_send(op, buffers))
     }
 
     #[inline]
     unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<()> {
         // SAFETY: this function's own contract.
         let buffers = unsafe { Buffers::new(op.iov) }?;
-        let mut engine = self.enabled()?;
-        let posted = engine.post_recv(op, buffers);
-        engine.hand_on();
-        posted
+        self.post(|engine| engine.post_recv(op, buffers))
     }
 
     unsafe fn rma(&self, op: &RmaOp<'_>) -> Result<()> {
         // SAFETY: this function's own contract.
         let buffers = unsafe { Buffers::new(op.iov) }?;
-        let mut engine = self.enabled()?;
-        let posted = engine.post_rma(op, buffers);
-        engine.hand_on();
-        posted
+        self.post(|engine| engine.post_rma(op, buffers))
     }
 
     unsafe fn atomic(&self, op: &AtomicOp<'_>) -> Result<()> {
+        if self.sizes.atomic == 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
         // SAFETY: this function's own contract.
-        let (operand, compare, result) = unsafe {
-            (Buffers::new(op.operand)?, Buffers::new(op.compare)?, Buffers::new(op.result)?)
+        let buffers = unsafe {
+            [Buffers::new(op.operand)?, Buffers::new(op.compare)?, Buffers::new(op.result)?]
         };
-        let mut engine = self.enabled()?;
-        let posted = engine.post_atomic(op, operand, compare, result);
-        engine.hand_on();
-        posted
+        self.post(|engine| engine.post_atomic(op, buffers))
     }
 
     fn cancel(&self, context: usize) -> Result<()> {
-        self.enabled()?.cancel(context);
+        self.enabled()?.engine.cancel(context);
         Ok(())
     }
 
     #[inline]
     fn progress(&self) {
-        advance(&mut self.engine.lock());
+        self.engine.lock().advance();
     }
 
     #[inline]
     fn poll(&self) {
-        if let Some(mut engine) = self.engine.lock_idle() {
-            advance(&mut engine);
+        if let Some(mut state) = self.engine.lock_idle() {
+            state.advance();
         }
     }
 
     #[inline]
-    fn poll_into(&self, queue: &CompletionQueue<L>, out: &mut EntryBuf) {
-        let Some(mut engine) = self.engine.lock_idle() else { return };
-        if engine.enabled {
-            engine.core.report.divert(queue, out);
+    fn poll_into(&self, queue: &CompletionQueue<E::Lock>, out: &mut EntryBuf) {
+        let Some(mut state) = self.engine.lock_idle() else { return };
+        if state.enabled {
+            let engine = &mut state.engine;
+            engine.report().divert(queue, out);
             engine.progress();
-            engine.core.report.restore(out);
+            engine.report().restore(out);
             engine.hand_on();
         }
     }
 
     fn wait_fd(&self) -> Result<i32> {
-        self.engine.lock().wire.wait_fd()
+        self.engine.lock().engine.wait_fd()
     }
 
     fn arm(&self) -> Result<bool> {
-        let mut engine = self.engine.lock();
-        if !engine.enabled {
-            return Ok(true);
-        }
-        Ok(engine.arm())
+        let mut state = self.engine.lock();
+        Ok(!state.enabled || state.engine.arm())
     }
 
     fn stats(&self) -> Stats {
-        self.engine.lock().stats()
+        self.engine.lock().engine.stats()
     }
 }

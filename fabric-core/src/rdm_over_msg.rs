@@ -104,8 +104,6 @@ pub struct Engine<T: Transport, L: Lock> {
     requests: VecDeque<Requested<T>>,
     /// When peers are tried again.
     timers: BinaryHeap<Reverse<(Instant, PeerId)>>,
-    /// Data calls are accepted.
-    pub(crate) enabled: bool,
 }
 
 /// Everything but the connections.
@@ -229,7 +227,6 @@ impl<T: Transport, L: Lock> Engine<T, L> {
             events: Vec::new(),
             requests: VecDeque::new(),
             timers: BinaryHeap::new(),
-            enabled: false,
         }
     }
 

@@ -21,4 +21,4 @@ pub use offer::ShmSource;
 pub use wire::ShmWire;
 
 /// A shm endpoint guarded by `L`.
-pub type ShmEndpoint<L> = fabric_core::rdm::RdmEndpoint<ShmWire, L>;
+pub type ShmEndpoint<L> = fabric_core::rdm::WireRdmEndpoint<ShmWire, L>;

@@ -9,11 +9,11 @@ use crate::{
     engine::tests::TestWire,
     flags::Flags,
     lock::SafeLock,
-    rdm::RdmEndpoint,
+    rdm::WireRdmEndpoint,
     wait::{Deadline, sleep_on},
 };
 
-type TestEndpoint = RdmEndpoint<TestWire, SafeLock>;
+type TestEndpoint = WireRdmEndpoint<TestWire, SafeLock>;
 
 fn cq(wait_obj: WaitObj) -> Arc<Cq<TestEndpoint>> {
     Cq::open(&CqAttr { wait_obj, ..CqAttr::default() }).unwrap()

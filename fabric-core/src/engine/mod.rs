@@ -115,8 +115,6 @@ pub struct Stats {
 pub struct Engine<W: Wire, L: Lock> {
     pub(crate) wire: W,
     pub(crate) core: Core<L>,
-    /// Data calls are accepted.
-    pub(crate) enabled: bool,
     /// Progress calls in a row that found packets, modulo 2^32.
     busy: u32,
     /// A thread sleeps, or is about to, on what the wire was armed for.
@@ -173,7 +171,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             limits,
             stats: Stats::default(),
         };
-        Self { wire, core, enabled: false, busy: 0, asleep: false }
+        Self { wire, core, busy: 0, asleep: false }
     }
 
     /// Takes the address vector's entries as peers.

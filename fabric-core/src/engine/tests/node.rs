@@ -152,7 +152,6 @@ impl Node {
         engine.core.report.tx = bind(&tx);
         engine.core.report.rx = bind(&rx);
         engine.set_av(Some(av));
-        engine.enabled = true;
         Self { engine, tx, rx, regions }
     }
 

@@ -162,7 +162,6 @@ impl Node {
         engine.set_av(Some(av.clone()));
         (engine.core.report.tx, engine.core.report.rx) = (bind(&tx), bind(&rx));
         engine.listen().unwrap();
-        engine.enabled = true;
         Self { engine, tx, rx, regions, av }
     }
 
