@@ -102,6 +102,8 @@ pub struct Engine<T: Transport, L: Lock> {
     events: Vec<Event<T>>,
     /// Connections that peers ask for.
     requests: VecDeque<Requested<T>>,
+    /// Those in the name of a peer that is connected, until it shows whose they are.
+    undecided: Vec<Requested<T>>,
     /// When peers are tried again.
     timers: BinaryHeap<Reverse<(Instant, PeerId)>>,
 }
@@ -226,6 +228,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
             paused: Vec::new(),
             events: Vec::new(),
             requests: VecDeque::new(),
+            undecided: Vec::new(),
             timers: BinaryHeap::new(),
         }
     }
@@ -320,6 +323,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
     /// Does what is due.
     fn look_at_clock(&mut self) {
         let now = self.transport.now();
+        self.requests.extend(self.undecided.drain(..));
         while let Some(Reverse((at, peer))) = self.timers.peek().copied() {
             if at > now {
                 self.transport.set_alarm(at);

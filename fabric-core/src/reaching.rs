@@ -109,6 +109,20 @@ impl Attempts {
     }
 }
 
+/// What is to be done with a request in the name of a peer that is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The peer has gone, and this is its successor.
+    Believed,
+    /// The peer is there.
+    Refused,
+    /// To be asked for again, after [`LOOK`].
+    Open,
+}
+
+/// Between two looks at what has shown about such a request.
+pub const LOOK: Duration = Duration::from_millis(20);
+
 /// Half to all of a pause, so that peers that failed together do not come back together.
 fn jittered(pause: Duration, port: u16, failures: u32) -> Duration {
     let seed = (u32::from(port) ^ std::process::id()).wrapping_add(failures.wrapping_mul(97));

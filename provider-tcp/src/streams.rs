@@ -19,6 +19,7 @@ use fabric_core::{
     mr::{MrRequest, Region},
     op::RmaIov,
     rdm_over_msg::{Access, Event, MsgRdmEndpoint, Sent, Token, Transport, packet::Ranges},
+    reaching::Verdict,
     slab::Handle,
 };
 
@@ -161,6 +162,10 @@ impl<L: Lock> Transport for Streams<L> {
 
     fn reject(&mut self, request: Handle, data: &[u8]) {
         self.engine.layer_reject(request, data);
+    }
+
+    fn judge(&mut self, request: &Handle, rival: Handle, peer: SocketAddress) -> Result<Verdict> {
+        self.engine.judge(*request, rival, peer)
     }
 
     fn extend(&mut self, conn: Handle) {

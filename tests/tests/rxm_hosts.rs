@@ -87,6 +87,12 @@ fn three_hundred_visitors_say_half_a_word() {
     program("strangers").run(&["half-open"]);
 }
 
+/// Who says that a live peer has been started anew.
+#[test]
+fn a_live_peer_in_whose_name_another_comes() {
+    program("strangers").with("FI_TCP_CONNECT_TIMEOUT", "5").run(&["forged"]);
+}
+
 /// What a connection takes, what many idle ones cost, and their end.
 #[test]
 fn many_peers_of_one_endpoint() {

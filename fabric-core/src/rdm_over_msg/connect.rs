@@ -3,7 +3,7 @@
 //! Two endpoints that reach for each other at the same time must agree which connection stays: it is
 //! the one that the endpoint with the higher address has asked for. A peer that asks for another
 //! while one is up has either been started anew, then it has another [`ConnectionId::owner`], or is
-//! mistaken.
+//! mistaken. The transport decides whether that owner is to be believed, which may take a while.
 
 use std::{cmp::Ordering, time::Instant};
 
@@ -11,7 +11,14 @@ use super::{
     Address, Conn, Core, Engine, Requested, State, Token, Transport, credits,
     record::{Acceptance, ConnectionId, Features, FlowControl, Refusal, Request},
 };
-use crate::{Errno, Result, lock::Lock, log::Subsys, matching::PeerId, slab::Handle};
+use crate::{
+    Errno, Result,
+    lock::Lock,
+    log::Subsys,
+    matching::PeerId,
+    reaching::{LOOK, Verdict},
+    slab::Handle,
+};
 
 /// Receives of a connection, as peers are told. Where nobody counts them, any number will do.
 const fn receives<T: Transport>() -> u32 {
@@ -145,6 +152,17 @@ impl<T: Transport, L: Lock> Engine<T, L> {
                     target.conn = None;
                 }
             } else {
+                match self.transport.judge(&request, link, address) {
+                    Ok(Verdict::Believed) => {}
+                    Ok(Verdict::Open) => {
+                        self.undecided.push(Requested { request, from, data });
+                        return self.schedule(self.transport.now() + LOOK, peer);
+                    }
+                    // A successor that came before its predecessor's end tries again.
+                    Ok(Verdict::Refused) | Err(_) => {
+                        return self.transport.reject(request, &Refusal::Unsaid.bytes());
+                    }
+                }
                 crate::info!("ofi_rxm", Subsys::EpCtrl, "{address} has been started anew");
                 self.give_up(rival, Errno::ECONNRESET);
             }

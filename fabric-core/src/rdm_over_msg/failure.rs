@@ -121,6 +121,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         self.paused.clear();
         self.listed.clear();
         self.requests.clear();
+        self.undecided.clear();
         self.events.clear();
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     flags::Flags,
     mem::Buffers,
     op::{RmaIov, RmaKind},
+    reaching::Verdict,
 };
 
 /// Private data that every transport takes along with a request, in bytes.
@@ -186,6 +187,19 @@ pub trait Transport: Sized + Send + 'static {
     fn accept(&mut self, token: Token, request: Self::Request, data: &[u8]) -> Result<Self::Conn>;
     /// Turns a request down.
     fn reject(&mut self, request: Self::Request, data: &[u8]);
+    /// Whether a request is a peer's own that is connected already, as `rival`: then it has been started
+    /// anew, or somebody else says so who can connect from its host. What is [`Verdict::Open`] is asked
+    /// for again until the request is accepted or rejected; an error: it has been taken back, and is
+    /// to be rejected. A transport that cannot tell believes.
+    fn judge(
+        &mut self,
+        request: &Self::Request,
+        rival: Self::Conn,
+        peer: Self::Address,
+    ) -> Result<Verdict> {
+        let _ = (request, rival, peer);
+        Ok(Verdict::Believed)
+    }
     /// The other end of a connection is of our own kind: what only that understands may be used.
     fn extend(&mut self, conn: Self::Conn) {
         let _ = conn;

@@ -8,7 +8,13 @@
 
 use std::time::{Duration, Instant};
 
-use fabric_core::{Errno, Result, lock::Lock, log::Subsys, slab::Handle};
+use fabric_core::{
+    Errno, Result,
+    lock::Lock,
+    log::Subsys,
+    reaching::{LOOK, Verdict},
+    slab::Handle,
+};
 
 use super::{Engine, conn::State, timers::Due};
 use crate::{
@@ -18,9 +24,6 @@ use crate::{
 
 /// How exactly kernels tell when they have heard a peer.
 const EXACT: Duration = Duration::from_millis(10);
-/// Between two looks at what has shown, and before a sign of life is asked for: the answer is to be
-/// told from what was heard before the request.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// A request that waits.
 #[derive(Clone, Copy, Debug)]
@@ -32,18 +35,12 @@ pub(crate) struct Claim {
     asks: bool,
 }
 
-/// What is to be done with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Believed,
-    Refused,
-    /// To be asked for again.
-    Open,
-}
-
 impl<L: Lock, N: Net> Engine<L, N> {
     /// Whether a request in the name of `peer` is its own, given that another connection is its.
-    pub(super) fn judge(
+    ///
+    /// A sign of life is asked for after a while only: the answer is to be told from what was heard
+    /// before the request.
+    pub(crate) fn judge(
         &mut self,
         claimant: Handle,
         rival: Handle,

@@ -7,11 +7,10 @@
 
 use std::cmp::Ordering;
 
-use fabric_core::{Errno, Result, lock::Lock, log::Subsys, slab::Handle};
+use fabric_core::{Errno, Result, lock::Lock, log::Subsys, reaching::Verdict, slab::Handle};
 
 use super::{
     Core, Engine, Ep, Identity,
-    claims::Verdict,
     conn::{CM_MAX, State},
     strangers::OF_ANOTHER_KIND,
 };

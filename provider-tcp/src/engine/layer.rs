@@ -114,6 +114,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             return Err(reason);
         }
         conn.layer = Some(Layered { token: token.0, to: None, words: Vec::new(), paused: false });
+        self.settle_claim(handle);
         self.layer_up(handle, &[]);
         Ok(())
     }

@@ -45,6 +45,19 @@ static size_t good_request(unsigned char *out) {
     return request(out, record, RECORD);
 }
 
+/* The same in the protocol of ofi_rxm. */
+enum { LAYERED = 24, LAYERED_PORT = HEAD + 4, REFUSAL = 2 };
+
+static size_t good_layered_request(unsigned char *out) {
+    static const unsigned char layered[LAYERED] = {1, 2, 4, 3, 0, 0, 2, 0, 0, 0x40, 0, 0, 0, 0x10};
+    size_t len = request(out, layered, LAYERED);
+    unsigned owner = (unsigned)rand() | 1;
+    memcpy(out + len - 4, &owner, 4);
+    return len;
+}
+
+static int is_layered(void) { return strstr(provider(), "ofi_rxm") != NULL; }
+
 /* Waits for the other end's end, with progress. Returns what was read before. */
 static size_t read_to_end(struct side *side, int fd, unsigned char *in, size_t room,
                           double seconds) {
@@ -327,7 +340,8 @@ static void headers(void) {
 static void forged(void) {
     struct side side;
     struct other other;
-    unsigned char bytes[HEAD + RECORD], in[HEAD + 256];
+    unsigned char bytes[HEAD + LAYERED], in[HEAD + 256];
+    size_t record = is_layered() ? REFUSAL : RECORD;
     char name[256];
     open_server(&side, &other);
     is_served(&side, other);
@@ -341,16 +355,17 @@ static void forged(void) {
         /* The second time nothing travels that would tell. */
         int fd = visit();
         own_fds++;
-        good_request(bytes);
-        memcpy(bytes + HEAD + 2, &theirs.sin_port, 2);
+        len = is_layered() ? good_layered_request(bytes) : good_request(bytes);
+        uint16_t port = is_layered() ? ntohs(theirs.sin_port) : theirs.sin_port;
+        memcpy(bytes + (is_layered() ? LAYERED_PORT : HEAD + 2), &port, 2);
         if (silent)
             linger(&side, 1.2);
         double begin = now();
-        say(fd, bytes, sizeof bytes);
+        say(fd, bytes, len);
         if (!silent)
             is_served(&side, other);
         size_t got = read_to_end(&side, fd, in, sizeof in, 2);
-        CHECK(got == HEAD + RECORD && in[1] == 6);
+        CHECK(got == HEAD + record && in[1] == 6);
         fprintf(stderr, "refused after %.3f s\n", now() - begin);
         close(fd);
         own_fds--;

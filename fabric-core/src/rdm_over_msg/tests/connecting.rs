@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Errno,
     op::{RecvOp, RmaIov, RmaKind},
+    reaching::{LOOK, Verdict},
 };
 use record::{Acceptance, ConnectionId, Features, FlowControl, Refusal, Request};
 
@@ -228,6 +229,43 @@ fn a_second_request_of_the_same_endpoint_is_refused() {
         events[..],
         [Event::Ended { conn: Token(1), .. }, Event::Connected { conn: Token(3), .. }]
     ));
+}
+
+/// Whether a peer has been started anew shows after a while; the request waits, and the peer is served.
+#[test]
+fn a_request_in_the_name_of_a_connected_peer() {
+    for verdict in [Verdict::Believed, Verdict::Refused] {
+        let (shared, mut list) = nodes(1, Script::default(), LIMITS);
+        let a = &mut list[0];
+        let mut peer = made_up(&shared, At(2, 7));
+        peer.connect(Token(1), At(1, 7), &asks(5).bytes()).unwrap();
+        settle(&mut [a]);
+        heard(&mut peer);
+        shared.decide(Verdict::Open);
+        // The second of them gives up before anything shows.
+        peer.connect(Token(2), At(1, 7), &asks(6).bytes()).unwrap();
+        let other = peer.connect(Token(3), At(1, 7), &asks(6).bytes()).unwrap();
+        for _ in 0..5 {
+            settle(&mut [a]);
+            shared.wait(LOOK);
+        }
+        assert!(heard(&mut peer).is_empty());
+        assert_eq!(a.engine.undecided.len(), 2);
+        peer.end(other);
+        shared.decide(verdict);
+        settle(&mut [a]);
+        let events = heard(&mut peer);
+        match (verdict, &events[..]) {
+            (Verdict::Believed, [Event::Ended { conn: Token(1), .. }, Event::Connected { .. }]) => {
+            }
+            (Verdict::Refused, [Event::Refused { conn: Token(2), data, .. }]) => {
+                assert_eq!(Refusal::parse(data), Refusal::Unsaid);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(a.engine.undecided.is_empty());
+        assert_eq!(a.engine.conns.len(), 1);
+    }
 }
 
 #[test]

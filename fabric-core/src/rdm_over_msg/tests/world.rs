@@ -17,6 +17,7 @@ use crate::{
     mem::{Buffers, Payload},
     mr::{MrRequest, MrTable, Region},
     op::{RmaIov, RmaKind},
+    reaching::Verdict,
 };
 
 /// How a world behaves.
@@ -126,6 +127,7 @@ struct World {
     listeners: HashMap<At, usize>,
     links: Vec<Link>,
     moved: usize,
+    verdict: Verdict,
 }
 
 /// What all transports of one test share.
@@ -142,6 +144,7 @@ impl Shared {
             listeners: HashMap::new(),
             links: Vec::new(),
             moved: 0,
+            verdict: Verdict::Believed,
         })))
     }
 
@@ -160,6 +163,11 @@ impl Shared {
     /// Lets time pass.
     pub(super) fn wait(&self, time: Duration) {
         self.lock().now += time;
+    }
+
+    /// Decides about requests in the name of peers that are connected.
+    pub(super) fn decide(&self, verdict: Verdict) {
+        self.lock().verdict = verdict;
     }
 
     /// Packets and accesses that were ever delivered.
@@ -408,6 +416,11 @@ impl Transport for TestTransport {
             let event = Event::Refused { conn: conn.unwrap(), data, reason, met: true };
             world.endpoints[owner.unwrap()].events.push_back(event);
         }
+    }
+
+    fn judge(&mut self, request: &usize, _: Conn, _: At) -> Result<Verdict> {
+        let world = self.world.lock();
+        if world.links[*request].sides[0].gone { Err(Errno::ECONNRESET) } else { Ok(world.verdict) }
     }
 
     fn end(&mut self, (link, side): Conn) {
