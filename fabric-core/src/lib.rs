@@ -38,6 +38,7 @@ pub mod shortage;
 pub mod slab;
 pub mod sync;
 pub mod wait;
+pub mod waiters;
 pub mod wire;
 
 pub use errno::{Errno, Result};

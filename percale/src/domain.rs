@@ -26,6 +26,7 @@ use crate::{
     fabric::Fabric,
     queue::Queue,
     reactor::Reactor,
+    trace::span,
 };
 
 /// A domain: endpoints, memory and peers that belong together.
@@ -121,6 +122,7 @@ impl<P: Provider> DomainBuilder<P> {
 
     /// Opens the domain.
     pub fn open(self) -> Result<Domain<P>> {
+        span!("open_domain", provider = self.fabric.provider());
         self.fabric.check::<P>()?;
         let kind = self.fabric.kind();
         let mut info = self.fabric.info().clone();

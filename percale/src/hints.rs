@@ -6,7 +6,7 @@ use fabric_core::{
     flags::{Flags, MrMode, Order},
 };
 
-use crate::{SOURCES, error::Result, fabric::Fabric};
+use crate::{SOURCES, error::Result, fabric::Fabric, trace::span};
 
 /// What a program needs of a fabric; discovery finds who has it.
 ///
@@ -157,6 +157,7 @@ impl Hints {
 
     /// The offers that fit, best first. `FI_PROVIDER` applies.
     pub fn offers(&self) -> Result<Vec<Info>, NoProvider> {
+        span!("discover", caps = format_args!("{:?}", self.info.caps));
         let mut hints = self.info.clone();
         if !hints.caps.intersects(Flags::MSG | Flags::TAGGED | Flags::RMA | Flags::ATOMIC) {
             hints.caps |= Flags::MSG;

@@ -17,6 +17,7 @@
 mod address;
 pub mod buf;
 mod connection;
+mod counter;
 #[doc(hidden)]
 pub mod dispatch;
 mod domain;
@@ -24,17 +25,22 @@ mod endpoint;
 mod error;
 mod events;
 mod fabric;
+mod faults;
 mod hints;
 mod memory;
 pub mod op;
 mod queue;
 pub mod reactor;
 mod region;
+mod scope;
+mod stats;
+mod trace;
 mod waiting;
 
 pub use address::{Address, Peer};
 pub use buf::{Buf, BufMut};
 pub use connection::{Connecting, Connection, Incoming, Listener};
+pub use counter::{Counter, Reached};
 pub use dispatch::{Any, Local, Shared, Shm, Tcp, TcpRxm};
 pub use domain::{Domain, DomainBuilder};
 pub use endpoint::{
@@ -48,14 +54,18 @@ pub use fabric_core::{
     Errno,
     attr::{self, Info},
     discovery::{self, NoProvider, Rejection, last_report},
+    engine::Stats,
     flags, param,
 };
+pub use faults::Faults;
 pub use hints::Hints;
 pub use op::{Op, Received};
 use provider_shm::ShmSource;
 use provider_tcp::{RxmSource, TcpSource};
 use provider_verbs::{VerbsRxmSource, VerbsSource};
 pub use region::{Access, Part, Region, Remote, View};
+pub use scope::{Scope, ScopedOp};
+pub use stats::prometheus_text;
 
 /// The providers that are built in, in the order in which their offers are listed.
 pub const SOURCES: [&dyn Source; 5] =

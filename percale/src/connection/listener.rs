@@ -19,12 +19,14 @@ use crate::{
     domain::{Domain, DomainInner},
     error::{Error, Result},
     events::ConnectionEvent,
+    trace::span,
 };
 
 impl<P: Provider> Domain<P> {
     /// Listens for connections, at the address that the fabric was asked for with
     /// ([`Hints::at`](crate::Hints::at)).
     pub fn listen(&self) -> Result<Listener<P>> {
+        span!("listen");
         let domain = self.inner();
         let refused = |errno| Error::Refused { call: "listen", errno };
         if domain.kind != Kind::Tcp {

@@ -23,12 +23,14 @@ use crate::{
     error::{Error, Result},
     events::{ConnectionEvent, Events},
     op::{Op, Parked, Receiving, Request, Sending},
+    trace::span,
 };
 
 impl<P: Provider> Domain<P> {
     /// Asks a listener for a connection ([`Hints::msg`](crate::Hints::msg)). It gets `data` along with
     /// the request, at most some 200 bytes.
     pub fn connect(&self, address: &Address, data: &[u8]) -> Result<Connecting<P>> {
+        span!("connect", peer = address.as_bytes().escape_ascii());
         let inner = open(self.inner(), &self.inner().info, None)?;
         let connect = inner.calls.connect(address.as_bytes(), data);
         connect.map_err(Error::refused("connect"))?;
@@ -43,8 +45,14 @@ fn open<P: Provider>(
     request: Option<&RequestHandle>,
 ) -> Result<Arc<EndpointInner<P>>> {
     let events = domain.events()?;
-    let inner =
-        EndpointInner::open(domain, domain.queue.clone(), info, request, Some(events.clone()))?;
+    let inner = EndpointInner::open(
+        domain,
+        domain.queue.clone(),
+        info,
+        request,
+        Some(events.clone()),
+        None,
+    )?;
     let bind = || {
         inner.calls.bind_eq(events.queue())?;
         P::bind_queue(&inner.calls, inner.queue.calls())

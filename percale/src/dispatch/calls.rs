@@ -99,8 +99,6 @@ pub trait CounterCalls {
     fn read_error(&self) -> u64;
     /// Adds to the successes.
     fn add(&self, n: u64);
-    /// Waits for a number of successes, at most so many milliseconds.
-    fn wait(&self, threshold: u64, timeout: i32) -> Result<()>;
     /// Prepares for sleeping on the descriptor; `false` means read first.
     fn try_wait(&self) -> Result<bool>;
     /// The descriptor to sleep on: another one for the same.

@@ -201,10 +201,6 @@ impl<E: Endpoint> CounterCalls for HeldCounter<E> {
         self.0.add(n);
     }
 
-    fn wait(&self, threshold: u64, timeout: i32) -> Result<()> {
-        self.0.wait(threshold, timeout)
-    }
-
     fn try_wait(&self) -> Result<bool> {
         self.0.try_wait()
     }

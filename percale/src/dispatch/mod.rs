@@ -144,6 +144,12 @@ impl Batch {
         Self { entries: [Entry::new(0, Flags::empty()); BATCH], used: 0 }
     }
 
+    /// This one instead.
+    pub(crate) const fn set(&mut self, entry: Entry) {
+        self.entries[0] = entry;
+        self.used = 1;
+    }
+
     /// The completions.
     pub fn entries(&self) -> &[Entry] {
         &self.entries[..self.used]

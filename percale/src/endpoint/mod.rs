@@ -13,7 +13,9 @@ use core::{
 };
 use std::{sync::Arc, time::Instant};
 
-use fabric_core::{Errno, attr::Info, engine::Stats, eq::RequestHandle, slab::Handle};
+use fabric_core::{
+    Errno, attr::Info, engine::Stats, eq::RequestHandle, flags::Flags, slab::Handle,
+};
 
 pub use self::{
     atomics::{Change, Element},
@@ -24,13 +26,16 @@ pub use self::{
 use crate::{
     address::Address,
     connection::Mailbox,
+    counter::{Counter, CounterInner},
     dispatch::{Any, EndpointCalls, Provider, Threads},
     domain::DomainInner,
     error::{Error, Result},
     events::{ConnectionEvent, Events},
+    faults::{Fate, Faults},
     op::{Op, Request, Task},
     queue::Queue,
     reactor::Reactor,
+    trace::span,
     waiting::News,
 };
 pub(crate) use messages::Target;
@@ -99,11 +104,20 @@ pub struct EndpointBuilder<P: Provider> {
     address: Option<Address>,
     own_queue: bool,
     reactor: Option<Arc<dyn Reactor>>,
+    faults: Option<Faults>,
+    counters: Vec<(Arc<CounterInner<P>>, Flags)>,
 }
 
 impl<P: Provider> EndpointBuilder<P> {
     pub(crate) fn new(domain: Arc<DomainInner<P>>) -> Self {
-        Self { domain, address: None, own_queue: false, reactor: None }
+        Self {
+            domain,
+            address: None,
+            own_queue: false,
+            reactor: None,
+            faults: None,
+            counters: Vec::new(),
+        }
     }
 
     /// Peers reach it at this address.
@@ -126,6 +140,19 @@ impl<P: Provider> EndpointBuilder<P> {
         self
     }
 
+    /// A counter counts what happens here, in these directions: SEND, RECV, READ, WRITE, REMOTE_READ,
+    /// REMOTE_WRITE. Each can be counted by one counter.
+    pub fn counting(mut self, counter: &Counter<P>, directions: Flags) -> Self {
+        self.counters.push((counter.inner().clone(), directions));
+        self
+    }
+
+    /// Its operations meet with faults.
+    pub fn faults(mut self, faults: &Faults) -> Self {
+        self.faults = Some(faults.clone());
+        self
+    }
+
     /// Opens the endpoint.
     pub fn open(self) -> Result<Endpoint<P>> {
         let domain = self.domain;
@@ -135,13 +162,16 @@ impl<P: Provider> EndpointBuilder<P> {
         } else {
             domain.queue.clone()
         };
-        let inner = EndpointInner::open(&domain, queue, &domain.info, None, None)?;
+        let inner = EndpointInner::open(&domain, queue, &domain.info, None, None, self.faults)?;
         let start = || {
             if let Some(address) = &self.address {
                 inner.calls.set_name(address.as_bytes())?;
             }
             inner.calls.bind_av(inner.domain.peers().av())?;
             P::bind_queue(&inner.calls, inner.queue.calls())?;
+            for (counter, directions) in &self.counters {
+                P::bind_counter(&inner.calls, &counter.calls, *directions)?;
+            }
             inner.calls.enable()
         };
         start().map_err(Error::refused("start an endpoint"))?;
@@ -158,6 +188,7 @@ pub(crate) struct EndpointInner<P: Provider> {
     pub(crate) domain: Arc<DomainInner<P>>,
     /// Of connections.
     mailbox: Option<Mailbox>,
+    faults: Option<Faults>,
     marker: PhantomData<<P::Threads as Threads>::Marker>,
 }
 
@@ -181,7 +212,9 @@ impl<P: Provider> EndpointInner<P> {
         info: &Info,
         request: Option<&RequestHandle>,
         events: Option<Arc<Events>>,
+        faults: Option<Faults>,
     ) -> Result<Arc<Self>> {
+        span!("open_endpoint", provider = domain.kind.name());
         let refused = |errno| Error::Refused { call: "open an endpoint", errno };
         let mailbox = events.map(Mailbox::open).transpose().map_err(refused)?;
         let calls = P::open_endpoint(domain.kind, &domain.core, info, request).map_err(refused)?;
@@ -190,7 +223,7 @@ impl<P: Provider> EndpointInner<P> {
         }
         let name = domain.enlist(&calls);
         let (domain, marker) = (domain.clone(), PhantomData);
-        Ok(Arc::new(Self { name, calls, queue, domain, mailbox, marker }))
+        Ok(Arc::new(Self { name, calls, queue, domain, mailbox, faults, marker }))
     }
 
     /// Waits for what happens to the connection, as a task.
@@ -213,13 +246,31 @@ impl<P: Provider> EndpointInner<P> {
         request: Result<Request, Errno>,
         task: T,
     ) -> Op<P, T> {
-        let key = request.and_then(|r| self.queue.start(self.name, &self.calls, r, false));
+        let key = request.and_then(|request| self.start_lent(request));
         Op::new(self, key, task)
     }
 
-    /// Starts an operation that completes many times.
+    /// Starts an operation whose memory the caller answers for.
+    pub(crate) fn start_lent(&self, request: Request) -> Result<Handle, Errno> {
+        let due = self.due(&request)?;
+        self.queue.start(self.name, &self.calls, (request, due), false)
+    }
+
+    /// The same for one that completes many times.
     pub(crate) fn start_many(&self, request: Request) -> Result<Handle, Errno> {
-        self.queue.start(self.name, &self.calls, request, true)
+        let due = self.due(&request)?;
+        self.queue.start(self.name, &self.calls, (request, due), true)
+    }
+
+    /// When the operation is to start, if not at once; or why it is not.
+    fn due(&self, request: &Request) -> Result<Option<Instant>, Errno> {
+        let Some(faults) = &self.faults else { return Ok(None) };
+        let peer = request.peer().map(|index| self.domain.peers().peer(index));
+        match faults.fate(peer, request.is_receive()) {
+            Fate::Pass => Ok(None),
+            Fate::Fail(errno) => Err(errno),
+            Fate::Late(by) => Ok(Instant::now().checked_add(by)),
+        }
     }
 
     fn close(&self) {

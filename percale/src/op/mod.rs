@@ -109,6 +109,14 @@ impl<P: Provider, T: Task> Op<P, T> {
         }
     }
 
+    /// Lets it go on without anybody waiting. The library keeps the buffers until it has ended; whether
+    /// it succeeds is nobody's business any more.
+    pub fn detach(mut self) {
+        if let (Ok(key), Some(task)) = (self.key, self.task.take()) {
+            self.endpoint.queue.detach(key, Box::new(task));
+        }
+    }
+
     fn wait_until(mut self, deadline: Option<Instant>) -> Result<T::Output, Self> {
         let outcome = match self.key {
             Ok(key) => {

@@ -110,7 +110,12 @@ impl Request {
         self
     }
 
-    /// Bytes of the operation's memory, for checks of limits.
+    /// The peer, if it is one and not any.
+    pub(crate) fn peer(&self) -> Option<u64> {
+        (self.peer != ADDR_UNSPEC).then_some(self.peer)
+    }
+
+    /// Whether it waits for a message.
     pub(crate) const fn is_receive(&self) -> bool {
         matches!(self.what, What::Receive { .. })
     }

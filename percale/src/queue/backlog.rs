@@ -7,6 +7,7 @@ use std::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Instant,
 };
 
 use fabric_core::{Errno, Result, slab::Handle};
@@ -20,6 +21,8 @@ pub(crate) struct Waiting {
     pub(crate) owner: u64,
     pub(crate) key: Handle,
     pub(crate) request: Request,
+    /// Not before this time.
+    pub(crate) due: Option<Instant>,
 }
 
 /// Operations in the order in which they were started. Those of one endpoint keep it.
@@ -46,7 +49,7 @@ impl<P: Provider> Backlog<P> {
     /// behind sends.
     #[inline]
     pub(super) fn post(&self, endpoint: &P::Endpoint, operation: Waiting) -> Result<()> {
-        if self.is_empty() {
+        if self.is_empty() && operation.due.is_none() {
             match hand_over::<P>(endpoint, &operation) {
                 Err(Errno::EAGAIN) => {}
                 done => return done,
@@ -57,7 +60,7 @@ impl<P: Provider> Backlog<P> {
         let overtakes = |other: &Waiting| {
             other.owner == operation.owner && other.request.is_receive() == receive
         };
-        if !waiting.iter().any(|(_, other)| overtakes(other)) {
+        if operation.due.is_none() && !waiting.iter().any(|(_, other)| overtakes(other)) {
             match hand_over::<P>(endpoint, &operation) {
                 Err(Errno::EAGAIN) => {}
                 done => return done,
@@ -80,6 +83,10 @@ impl<P: Provider> Backlog<P> {
         waiting.retain(|(endpoint, operation)| {
             let class = (operation.owner, operation.request.is_receive());
             if blocked.contains(&class) {
+                return true;
+            }
+            if operation.due.is_some_and(|due| due > Instant::now()) {
+                blocked.push(class);
                 return true;
             }
             match hand_over::<P>(endpoint, operation) {

@@ -19,18 +19,24 @@ use fabric_core::{
     slab::Handle,
 };
 
-use self::{backlog::Backlog, table::Table};
+use self::{
+    backlog::Backlog,
+    table::{Freed, Table},
+};
 pub(crate) use self::{
     backlog::Waiting,
     table::{Kept, Outcome},
 };
 use crate::{
-    dispatch::{Batch, EndpointCalls, Kind, Provider, QueueCalls, Threads},
+    dispatch::{BATCH, Batch, EndpointCalls, Kind, Provider, QueueCalls, Threads},
     error::{Error, Result},
     op::Request,
     reactor::Reactor,
     waiting::{News, WaitingRoom},
 };
+
+/// Batches of completions that one caller hands on before it looks after its own business.
+const ROUNDS: usize = 8;
 
 type TableCell<P> = <<<P as Provider>::Threads as Threads>::Lock as Lock>::Cell<Table>;
 
@@ -81,13 +87,13 @@ impl<P: Provider> Queue<P> {
         &self,
         owner: u64,
         endpoint: &P::Endpoint,
-        request: Request,
+        (request, due): (Request, Option<Instant>),
         many: bool,
     ) -> Result<Handle, Errno> {
         let mut table = self.table.lock();
         let key = if many { table.insert_many(owner) } else { table.insert(owner) }?;
         drop(table);
-        let waiting = Waiting { owner, key, request };
+        let waiting = Waiting { owner, key, request, due };
         if let Err(errno) = self.backlog.post(endpoint, waiting) {
             self.end(key, Outcome::of(errno));
         }
@@ -124,6 +130,14 @@ impl<P: Provider> Queue<P> {
         }
     }
 
+    /// Nobody waits for an operation any more, which goes on.
+    pub(crate) fn detach(&self, key: Handle, kept: Kept) {
+        self.room.remove(key.index());
+        let left = self.table.lock().abandon(key, kept);
+        // What has ended already is dropped behind the lock.
+        drop(left);
+    }
+
     /// Asks for the end of an operation that somebody waits for.
     pub(crate) fn cancel(&self, endpoint: &P::Endpoint, key: Handle) {
         if self.backlog.remove(key) {
@@ -136,7 +150,12 @@ impl<P: Provider> Queue<P> {
     /// An endpoint has been closed: what it had completed is handed on, and the rest ends.
     pub(crate) fn end_all(&self, owner: u64) {
         self.backlog.remove_all(owner);
-        self.drive();
+        // What it had completed is no more than there are operations; others may go on and on.
+        for _ in 0..=self.operations() {
+            if !self.drive() {
+                break;
+            }
+        }
         let (keys, freed) = self.table.lock().end_all(owner);
         drop(freed);
         for key in keys {
@@ -149,14 +168,33 @@ impl<P: Provider> Queue<P> {
         self.table.lock().len()
     }
 
-    fn deliver(&self, entry: Entry) {
-        match context(&entry) {
-            Some(key) => self.end(key, Outcome::Done(entry)),
-            None => {
-                lock(&self.arrivals).push_back(entry);
-                self.room.wake_one(ARRIVALS);
+    /// Takes completions and hands them to their operations. Who is to be woken is in `batch`; the answer
+    /// is what has become free, or `None` if there was no completion.
+    fn take_batch(&self, batch: &mut Batch) -> Option<Vec<Freed>> {
+        let _turn = lock(&self.reader);
+        let read = self.calls.read(batch);
+        let error = match read {
+            Ok(0) => return None,
+            Ok(_) => None,
+            Err(Errno::EAVAIL) => Some(self.calls.read_error()?),
+            Err(_) => return None,
+        };
+        let mut freed = Vec::new();
+        let mut table = self.table.lock();
+        if let Some(error) = error {
+            batch.set(error.entry);
+            if let Some(key) = context(&error.entry) {
+                freed.extend(table.end(key, Outcome::Failed(Box::new(error))));
+            }
+            return Some(freed);
+        }
+        for entry in batch.entries() {
+            match context(entry) {
+                Some(key) => freed.extend(table.end(key, Outcome::Done(*entry))),
+                None => lock(&self.arrivals).push_back(*entry),
             }
         }
+        Some(freed)
     }
 
     fn end(&self, key: Handle, outcome: Outcome) {
@@ -189,25 +227,20 @@ impl<P: Provider> Queue<P> {
 
 impl<P: Provider> News for Queue<P> {
     fn drive(&self) -> bool {
-        let turn = lock(&self.reader);
         let mut batch = Batch::new();
         let mut any = false;
-        loop {
-            match self.calls.read(&mut batch) {
-                Ok(0) => break,
-                Ok(_) => batch.entries().iter().for_each(|entry| self.deliver(*entry)),
-                Err(Errno::EAVAIL) => match self.calls.read_error() {
-                    Some(error) => match context(&error.entry) {
-                        Some(key) => self.end(key, Outcome::Failed(Box::new(error))),
-                        None => continue,
-                    },
-                    None => break,
-                },
-                Err(_) => break,
-            }
+        for _ in 0..ROUNDS {
+            let Some(freed) = self.take_batch(&mut batch) else { break };
             any = true;
+            // Code of the program runs without a lock: what was freed, and wakers.
+            drop(freed);
+            for entry in batch.entries() {
+                self.room.wake_one(context(entry).map_or(ARRIVALS, Handle::index));
+            }
+            if batch.entries().len() < BATCH {
+                break;
+            }
         }
-        drop(turn);
         any |= self.backlog.flush(|key, errno| self.end(key, Outcome::of(errno)));
         any
     }

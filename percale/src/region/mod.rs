@@ -19,6 +19,7 @@ use crate::{
     domain::{Domain, DomainInner},
     error::{Error, Result},
     memory::Memory,
+    trace::span,
 };
 
 /// What peers may do with a region.
@@ -82,6 +83,7 @@ impl<P: Provider> Domain<P> {
     /// Memory of so many bytes that peers may reach ([`Hints::rma`](crate::Hints::rma),
     /// [`Hints::atomics`](crate::Hints::atomics)).
     pub fn region(&self, len: usize, access: Access) -> Result<Region<P>> {
+        span!("register", len = len);
         let refused = |errno| Error::Refused { call: "register memory", errno };
         let domain = self.inner();
         let memory = Memory::new(len).ok_or(Errno::ENOMEM).map_err(refused)?;

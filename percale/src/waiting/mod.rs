@@ -5,7 +5,6 @@
 //! threads, of which one at a time sleeps on the queue's descriptor.
 
 mod sleep;
-mod waiters;
 
 use std::{
     os::fd::OwnedFd,
@@ -13,9 +12,9 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use fabric_core::Errno;
+use fabric_core::{Errno, waiters::Waiters};
 
-use self::{sleep::Bell, waiters::Waiters};
+use self::sleep::Bell;
 use crate::{
     error::{Error, Result},
     reactor::{Reactor, Readiness},
@@ -71,6 +70,11 @@ impl WaitingRoom {
     #[inline]
     pub(crate) fn wake_one(&self, place: u32) {
         self.waiters.wake_one(place);
+    }
+
+    /// Everybody is to look.
+    pub(crate) fn wake_all(&self) {
+        self.waiters.wake_all();
     }
 
     /// Nobody waits at this place any more.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use percale::{Error, Local, TagMatch};
+use percale::{Error, Local, TagMatch, flags::Flags};
 
 use crate::pair::{Pair, fabrics};
 
@@ -167,5 +167,34 @@ fn one_buffer_takes_many_messages() {
         rest.cancel();
         assert!(rest.wait_next().is_none() && rest.wait_next().is_none());
         assert_eq!(two.operations(), 0);
+    }
+}
+
+#[test]
+fn counters_count_and_wake() {
+    for fabric in fabrics() {
+        let domain = fabric.builder::<percale::Any>().reactor(percale::reactor::AsyncIo).open();
+        let domain = domain.unwrap();
+        let (messages, bytes) = (domain.counter().unwrap(), domain.byte_counter().unwrap());
+        let one = domain.builder().counting(&messages, Flags::SEND).open().unwrap();
+        let two = domain.builder().counting(&bytes, Flags::RECV).open().unwrap();
+        let peer = domain.peer(&two.address().unwrap()).unwrap();
+        let receives: Vec<_> = (0..5).map(|_| two.recv(vec![0u8; 10])).collect();
+        assert!(messages.wait_timeout(1, Duration::from_millis(5)).is_none());
+        std::thread::scope(|scope| {
+            // Two threads that wait for different values.
+            let waits = [40, 20].map(|value| {
+                let bytes = &bytes;
+                scope.spawn(move || bytes.wait_timeout(value, Duration::from_secs(20)))
+            });
+            for _ in 0..5 {
+                one.send(peer, "ten bytes!").wait().unwrap();
+            }
+            waits.into_iter().for_each(|wait| wait.join().unwrap().unwrap().unwrap());
+        });
+        smol::block_on(bytes.reached(50)).unwrap();
+        smol::block_on(messages.reached(5)).unwrap();
+        assert_eq!((messages.value(), bytes.value(), bytes.failures()), (5, 50, 0));
+        receives.into_iter().for_each(|receive| drop(receive.wait().unwrap()));
     }
 }

@@ -6,27 +6,33 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, PoisonError},
     task::{Wake, Waker},
 };
 
-/// Wakers by the place of their operation in the table.
-#[derive(Default)]
-pub(crate) struct Waiters {
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+
+/// Wakers by the place of their operation in a table, which has a lock of its own.
+///
+/// Whoever waits adds itself and then looks into the table; whoever ends an operation changes the table
+/// and then wakes. One of them sees the other.
+pub struct Waiters {
     /// Wakers in `slots`, so that an end that nobody sleeps for takes no lock.
     ///
-    /// Relaxed: who waits adds itself and then looks at the table, under its lock; who ends an
-    /// operation changes the table and then looks here. One of them sees the other.
-    len: AtomicUsize,
+    /// Relaxed: the table's lock orders it, since each side goes through that between its two steps.
+    len: AtomicU64,
     slots: Mutex<Vec<Option<Waker>>>,
+}
+
+impl Default for Waiters {
+    fn default() -> Self {
+        Self { len: AtomicU64::new(0), slots: Mutex::new(Vec::new()) }
+    }
 }
 
 impl Waiters {
     /// Wakes `waker` when the operation at this place ends.
-    pub(crate) fn add(&self, place: u32, waker: &Waker) {
+    pub fn add(&self, place: u32, waker: &Waker) {
         let mut slots = self.lock();
         let place = slot(place);
         if slots.len() <= place {
@@ -42,7 +48,7 @@ impl Waiters {
     }
 
     /// Nobody waits at this place any more.
-    pub(crate) fn remove(&self, place: u32) -> Option<Waker> {
+    pub fn remove(&self, place: u32) -> Option<Waker> {
         if self.is_empty() {
             return None;
         }
@@ -53,20 +59,20 @@ impl Waiters {
 
     /// The operation at this place has ended.
     #[inline]
-    pub(crate) fn wake_one(&self, place: u32) {
+    pub fn wake_one(&self, place: u32) {
         if let Some(waker) = self.remove(place) {
             waker.wake();
         }
     }
 
     /// Everybody is to look.
-    pub(crate) fn wake_all(&self) {
+    pub fn wake_all(&self) {
         if self.is_empty() {
             return;
         }
         let mut slots = self.lock();
         let mut all: Vec<Waker> = slots.iter_mut().filter_map(Option::take).collect();
-        self.len.fetch_sub(all.len(), Ordering::Relaxed);
+        self.len.fetch_sub(all.len() as u64, Ordering::Relaxed);
         drop(slots);
         // One task often waits for many operations.
         all.dedup_by(|a, b| a.will_wake(b));
@@ -76,7 +82,7 @@ impl Waiters {
     }
 
     /// Whether nobody waits.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.len.load(Ordering::Relaxed) == 0
     }
 
@@ -108,12 +114,69 @@ impl fmt::Debug for Waiters {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod models {
+    use loom::{sync::Notify, thread};
+
+    use super::*;
+
+    struct Bell(Notify);
+
+    impl Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            self.0.notify();
+        }
+    }
+
+    /// Waits for what is in the table, as a task does.
+    fn sleep_until_done(waiters: &Waiters, table: &Mutex<bool>, place: u32) {
+        loop {
+            let bell = Arc::new(Bell(Notify::new()));
+            waiters.add(place, &bell.clone().into());
+            if *table.lock().unwrap() {
+                return;
+            }
+            bell.0.wait();
+        }
+    }
+
+    #[test]
+    fn no_end_is_missed() {
+        loom::model(|| {
+            let waiters = loom::sync::Arc::new(Waiters::default());
+            let table = loom::sync::Arc::new(Mutex::new(false));
+            let (their_waiters, their_table) = (waiters.clone(), table.clone());
+            let ending = thread::spawn(move || {
+                *their_table.lock().unwrap() = true;
+                their_waiters.wake_one(0);
+            });
+            sleep_until_done(&waiters, &table, 0);
+            ending.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn all_are_woken_by_the_descriptor() {
+        loom::model(|| {
+            let waiters = loom::sync::Arc::new(Waiters::default());
+            let table = loom::sync::Arc::new(Mutex::new(false));
+            let (their_waiters, their_table) = (waiters.clone(), table.clone());
+            let ending = thread::spawn(move || {
+                *their_table.lock().unwrap() = true;
+                their_waiters.wake_all();
+            });
+            sleep_until_done(&waiters, &table, 3);
+            ending.join().unwrap();
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Woken(AtomicUsize);
+    struct Woken(AtomicU64);
 
     impl Wake for Woken {
         fn wake(self: Arc<Self>) {
