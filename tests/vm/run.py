@@ -21,7 +21,7 @@ import machine  # noqa: E402
 import provision  # noqa: E402
 from harness.children import Failed  # noqa: E402
 
-LATE, BROKEN = 124, 125
+BROKEN = 125
 # Of their own in the machine, and empty at first.
 PRIVATE = ("/run", "/dev", "/proc", "/sys")
 VARIABLES = """\
