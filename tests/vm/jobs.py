@@ -80,7 +80,6 @@ def debian():
     yield fabric("dgram", ("debian", "debian"), sizes="1024", always=False)
     rxm = {"provider": "verbs;ofi_rxm", "environment": FEW, "always": False}
     yield fabric("rdm", ("debian", "debian"), **rxm)
-    yield mpich("verbs;ofi_rxm", "wheel", environment=FEW, always=False)
 
 
 def ours():

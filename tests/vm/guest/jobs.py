@@ -52,7 +52,7 @@ class Job:
         try:
             self._perform(end)
         except Late as late:
-            self._complaints.append(f"{late}: no end after {job['seconds']} s")
+            self._complaints.append(f"{late}: no end after {time.monotonic() - begin:.0f} s")
             self._complaints += [f"process {process}" for _, process in others()]
         seconds = time.monotonic() - begin
         self._tidy()
