@@ -84,7 +84,18 @@ def debian():
 
 def ours():
     """This library, alone and with others."""
-    yield fabric("rdm", ("percale", "percale"), provider="tcp", hosts=2)
+    alone = ("percale", "percale")
+    yield fabric("rdm", alone, provider="tcp", hosts=2)
+    rxm = {"provider": "verbs;ofi_rxm", "environment": FEW}
+    for ends in (alone, ("percale", "debian"), ("debian", "percale")):
+        yield fabric("msg", ends)
+        yield fabric("rdm", ends, **rxm)
+        later = {"sizes": "all", "always": False, "seconds": 900}
+        yield fabric("msg", ends, **later)
+        yield fabric("rdm", ends, **rxm, **later)
+        yield fabric("msg", ends, link="siw", always=False)
+    yield fabric("msg", alone, hosts=2)
+    yield fabric("rdm", alone, hosts=2, **rxm)
 
 
 def conformance(provider, endpoint, *cases, hosts=1, **fields):
@@ -162,6 +173,7 @@ def fabric(endpoint, libraries, provider="verbs", hosts=1, sizes="65536", **fiel
     way = f"{provider} {endpoint}, {server}" + ("" if server == client else f" - {client}")
     program = f"fi_pingpong -p '{provider}' -e {endpoint} -I 5 -S {sizes} -c"
     title = f"fi_pingpong {way}{between(hosts)}" + (", all sizes" if sizes == "all" else "")
+    title += f" over {fields['link']}" if "link" in fields else ""
     return pair(title, program, CONTROL, hosts=hosts, libraries=libraries, **fields)
 
 
