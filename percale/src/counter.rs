@@ -155,8 +155,9 @@ impl<P: Provider> CounterInner<P> {
     }
 
     fn take_place(&self) -> Handle {
-        // There are four thousand million places; the last one can be shared.
-        self.places().insert(()).unwrap_or_else(|_| Handle::from_raw(u64::from(u32::MAX - 1)))
+        // Of four thousand million places the first one can be shared.
+        const FIRST: Handle = Handle::from_raw(0);
+        self.places().insert(()).unwrap_or(FIRST)
     }
 
     // Places are taken and left in one step, so a poisoned lock is as good as any.
