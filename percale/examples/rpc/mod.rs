@@ -8,7 +8,7 @@ use percale::{Address, Domain, Endpoint, Peer, Result};
 /// Bytes of the largest call.
 const CALL: usize = 16 << 10;
 
-/// Requests are untagged. They begin with the tag of their answer; [`HELLO`] and [`BYE`] have none.
+/// Requests are untagged and begin with the tag of their answer; [`BYE`] has none.
 const HEAD: usize = 8;
 const HELLO: u64 = 0;
 const BYE: u64 = u64::MAX;
@@ -26,7 +26,10 @@ impl Client {
         let (endpoint, server) = (domain.endpoint()?, domain.peer(server)?);
         let client = Self { endpoint, server, next: AtomicU64::new(HELLO + 1) };
         let address = client.endpoint.address()?;
+        // Messages name their sender only once the server knows it.
+        let welcome = client.endpoint.recv_tagged(HELLO, ());
         client.request(HELLO, address.as_bytes()).await?;
+        welcome.await?;
         Ok(client)
     }
 
@@ -68,7 +71,10 @@ pub(crate) async fn serve(
         let request = request?;
         let Some((head, argument)) = request.split_first_chunk::<HEAD>() else { continue };
         match (u64::from_le_bytes(*head), request.peer()) {
-            (HELLO, _) => drop(domain.peer(&Address::from_bytes(argument))?),
+            (HELLO, _) => {
+                let peer = domain.peer(&Address::from_bytes(argument))?;
+                endpoint.send_tagged(peer, HELLO, ()).detach();
+            }
             (BYE, _) => finished += 1,
             // Nobody waits for the end: a client that is slow holds up no other.
             (tag, Some(peer)) => endpoint.send_tagged(peer, tag, answer(argument)).detach(),

@@ -1,7 +1,6 @@
 //! The safe interface, on every provider that a host without special hardware has.
 
 mod connections;
-mod examples;
 mod faults;
 mod futures;
 mod lifetimes;
