@@ -1,4 +1,4 @@
-//! Messages and memory between processes: shared memory and TCP now, RDMA to come, behind one API.
+//! Messages and memory between processes: over shared memory, TCP and RDMA verbs, behind one API.
 //!
 //! Discovery answers which providers can do what a program needs, or why none can:
 //!
