@@ -283,7 +283,8 @@ pub trait Wire: Sized + Send + 'static {
     fn wait_fd(&self) -> Result<RawFd>;
 
     /// Asks for a ring of the bell at the next packet, and, where `blocked` says that packets wait
-    /// here, at the next room. `false`: there is something to do already.
+    /// here, at the next room, and takes [`Wire::wake`] back. `false`: there is something to do
+    /// already, the wire may be armed in part, and a wake stays.
     fn arm(&mut self, blocked: &[PeerId]) -> bool;
 
     /// Whether something has been done since that an armed wire would not notice.
@@ -291,6 +292,7 @@ pub trait Wire: Sized + Send + 'static {
         false
     }
 
-    /// Makes the descriptor readable: there is something to do that no peer will tell of.
+    /// Makes the descriptor readable until the wire has been armed: there is something to do that
+    /// no peer will tell of. Others may drive the wire before the sleeper runs.
     fn wake(&mut self) {}
 }

@@ -54,6 +54,8 @@ pub struct ShmWire {
     sockets: WaitSet,
     /// Wakes who sleeps on `sockets`; there if somebody ever does.
     signal: Option<Signal>,
+    /// It is set. Stays so until we are armed, whoever looks meanwhile.
+    woken: bool,
     /// Something was heard since we were armed: whoever sleeps may have missed it, and the bells
     /// that it asked for have been used up.
     heard: bool,
@@ -119,6 +121,7 @@ impl ShmWire {
             rx: ShmRx::default(),
             sockets: WaitSet::new()?,
             signal: None,
+            woken: false,
             heard: false,
             listener: None,
             reserve: Reserve::default(),
@@ -283,7 +286,11 @@ impl Wire for ShmWire {
             && self.tx.broken.is_empty()
             && self.ending.is_empty()
             && self.rx.arm();
-        quiet && blocked.iter().all(|peer| self.tx.wait_for_room(*peer))
+        let armed = quiet && blocked.iter().all(|peer| self.tx.wait_for_room(*peer));
+        if armed && std::mem::take(&mut self.woken) {
+            self.signal.iter().for_each(Signal::clear);
+        }
+        armed
     }
 
     fn changed(&self) -> bool {
@@ -292,7 +299,9 @@ impl Wire for ShmWire {
     }
 
     fn wake(&mut self) {
-        self.signal.iter().for_each(Signal::set);
+        if !std::mem::replace(&mut self.woken, true) {
+            self.signal.iter().for_each(Signal::set);
+        }
     }
 }
 

@@ -117,7 +117,10 @@ pub struct Engine<W: Wire, L: Lock> {
     pub(crate) core: Core<L>,
     /// Progress calls in a row that found packets, modulo 2^32.
     busy: u32,
-    /// A thread sleeps, or is about to, on what the wire was armed for.
+    /// The wire is armed, and a thread may sleep on that.
+    ///
+    /// Whoever sleeps finds the wire armed, or woken until it is armed again: what is done for one
+    /// thread takes nothing from another that has not run yet.
     pub(crate) asleep: bool,
 }
 
@@ -248,8 +251,14 @@ impl<W: Wire, L: Lock> Engine<W, L> {
     /// Prepares for sleeping on the wire's descriptor; `false` if there is something to do.
     pub(crate) fn arm(&mut self) -> bool {
         self.events(true);
-        self.asleep = self.core.pulls.is_empty() && self.wire.arm(&self.core.blocked);
-        self.asleep
+        let quiet = self.core.pulls.is_empty() && self.wire.arm(&self.core.blocked);
+        if !quiet && self.asleep {
+            // Bells that another thread sleeps on may just have been used up, and the caller need
+            // not come back.
+            self.wire.wake();
+        }
+        self.asleep = quiet;
+        quiet
     }
 
     /// At the end of a call of the application: what it leaves to be done is a sleeping thread's,

@@ -7,7 +7,6 @@ use fabric_core::{
     log::Subsys,
     matching::PeerId,
     slab::Handle,
-    wait::Signal,
     wire::{Event, Refused},
 };
 
@@ -57,7 +56,8 @@ impl ShmWire {
         for &(token, _) in &ready[..count] {
             match token {
                 LISTENER => self.accept(),
-                SIGNAL => self.signal.iter().for_each(Signal::clear),
+                // For a sleeper, who may not have run yet.
+                SIGNAL => {}
                 token => self.hear(Handle::from_raw(token)),
             }
         }

@@ -1,4 +1,7 @@
-use fabric_core::wire::{Head, Refused, Source, WireRx, WireTx};
+use fabric_core::{
+    wait::{Deadline, sleep_on},
+    wire::{Head, Refused, Source, WireRx, WireTx},
+};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, listen, socket_with};
 
 use super::*;
@@ -358,4 +361,31 @@ fn a_consumer_that_breaks_the_rules_ends_once() {
     assert!(!a.arm(&[]), "there is something to tell");
     assert_eq!(a.poll_event(true), Some(Event::Down(peer, Errno::EPROTO)));
     assert_eq!(a.poll_event(true), None);
+}
+
+#[test]
+fn a_sleeper_is_woken_until_the_wire_is_armed() {
+    let mut a = ShmWire::open(&Info::default()).unwrap();
+    let mut b = open(b"");
+    a.enable(true).unwrap();
+    let name = a.name().to_vec();
+    emit(&mut b, &name, 1).unwrap();
+    assert_eq!(look(&mut a), (vec![], vec![1]));
+    assert!(a.arm(&[]));
+
+    emit(&mut b, &name, 2).unwrap();
+    assert!(is_readable(&a), "the bell");
+    assert_eq!(a.poll_event(true), None);
+    assert!(!is_readable(&a) && a.changed(), "another thread has heard it");
+    a.wake();
+    assert_eq!(look(&mut a), (vec![], vec![2]));
+    assert!(is_readable(&a), "and looks again before the sleeper has run");
+    emit(&mut b, &name, 3).unwrap();
+    assert!(!a.arm(&[]) && is_readable(&a), "so does one that would sleep, but must not");
+    assert_eq!(look(&mut a), (vec![], vec![3]));
+    assert!(a.arm(&[]) && !is_readable(&a));
+}
+
+fn is_readable(wire: &ShmWire) -> bool {
+    sleep_on(wire.sockets.as_fd(), Deadline::from_millis(0)).is_ok()
 }

@@ -5,6 +5,7 @@ mod hostile;
 mod node;
 mod receiving;
 mod remote;
+mod sleeping;
 mod storm;
 mod wire;
 

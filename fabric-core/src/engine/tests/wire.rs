@@ -148,12 +148,20 @@ pub(crate) struct TestRx {
 pub(crate) struct TestWire {
     tx: TestTx,
     rx: TestRx,
+    /// It cannot be armed.
+    pub(super) busy: bool,
+    /// Something happened since it was.
+    pub(super) changed: bool,
+    pub(super) woken: bool,
 }
 
 impl TestWire {
     pub(super) fn new(shared: &Shared, me: PeerId, nodes: PeerId) -> Self {
         let addresses = (0..nodes).map(address).collect();
         Self {
+            busy: false,
+            changed: false,
+            woken: false,
             tx: TestTx { shared: shared.clone(), me, addresses },
             rx: TestRx { shared: shared.clone(), me, current: HashMap::new(), next: 0 },
         }
@@ -386,6 +394,15 @@ impl Wire for TestWire {
     }
 
     fn arm(&mut self, _blocked: &[PeerId]) -> bool {
-        true
+        self.woken &= self.busy;
+        !self.busy
+    }
+
+    fn changed(&self) -> bool {
+        self.changed
+    }
+
+    fn wake(&mut self) {
+        self.woken = true;
     }
 }
