@@ -3,7 +3,7 @@
 use std::{
     fmt,
     os::fd::AsFd,
-    sync::{Arc, Mutex},
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -12,7 +12,7 @@ use crate::{
     Errno, Result,
     api::Endpoint,
     attr::{CntrEvents, WaitObj},
-    sync::{AtomicBool, AtomicU64, Ordering, fence},
+    sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence},
     wait::{Deadline, Signal, sleep_on},
 };
 
@@ -33,6 +33,45 @@ pub struct CounterValue {
     bytes: bool,
     armed: AtomicBool,
     signal: Option<Signal>,
+    /// Held while the signal is cleared, and set again for whoever it was meant for.
+    sleepers: Mutex<Sleepers>,
+}
+
+/// Successes and errors.
+pub(super) type Values = (u64, u64);
+
+/// Who may sleep on a counter's signal, each for something else.
+#[derive(Debug, Default)]
+struct Sleepers {
+    waiter: Option<Until>,
+    /// The application was told that it may sleep until it is to read the counter.
+    application: bool,
+}
+
+/// What ends a wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Until {
+    /// As many successes.
+    pub(super) threshold: u64,
+    /// Another number of errors.
+    pub(super) errors: u64,
+}
+
+impl Until {
+    fn is_met(self, (success, error): Values) -> bool {
+        success >= self.threshold || error != self.errors
+    }
+}
+
+/// What a thread in a wait does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// What it waits for has happened.
+    Look,
+    /// The signal stays set, since the application is to read the counter.
+    Nap,
+    /// The signal is for this thread.
+    Sleep,
 }
 
 impl CounterValue {
@@ -43,6 +82,7 @@ impl CounterValue {
             bytes,
             armed: AtomicBool::new(false),
             signal,
+            sleepers: Mutex::new(Sleepers::default()),
         }
     }
 
@@ -73,13 +113,56 @@ impl CounterValue {
         }
     }
 
-    pub(super) fn arm(&self) {
-        if let Some(signal) = &self.signal {
-            signal.clear();
+    /// Prepares the one thread in a wait for sleeping. `seen`: what the application has read.
+    /// [`CounterValue::waited`] follows.
+    pub(super) fn arm_waiter(&self, until: Until, seen: Values) -> Next {
+        let mut sleepers = self.sleepers();
+        sleepers.waiter = Some(until);
+        let values = self.arm();
+        let owed = sleepers.application && values != seen;
+        if owed {
+            self.signal.iter().for_each(Signal::set);
         }
+        match (until.is_met(values), owed) {
+            (true, _) => Next::Look,
+            (false, true) => Next::Nap,
+            (false, false) => Next::Sleep,
+        }
+    }
+
+    /// The thread in a wait sleeps no more.
+    pub(super) fn waited(&self) {
+        self.sleepers().waiter = None;
+    }
+
+    /// Prepares the application for sleeping; `false` if it has not seen the present values.
+    pub(super) fn arm_application(&self, seen: Values) -> bool {
+        let mut sleepers = self.sleepers();
+        let values = self.arm();
+        sleepers.application = values == seen;
+        if values != seen || sleepers.waiter.is_some_and(|until| until.is_met(values)) {
+            self.signal.iter().for_each(Signal::set);
+        }
+        values == seen
+    }
+
+    /// Has the next change set the signal; the values before that.
+    fn arm(&self) -> Values {
+        self.signal.iter().for_each(Signal::clear);
         self.armed.store(true, Ordering::Relaxed);
-        // Pairs with the fence in `ring`: the caller reads the values after this.
+        // Pairs with the fence in `ring`.
         fence(Ordering::SeqCst);
+        (self.success(), self.error())
+    }
+
+    // What is written under it is single words, so a poisoned lock is as good as any.
+    fn sleepers(&self) -> MutexGuard<'_, Sleepers> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn signal(&self) -> Option<&Signal> {
+        self.signal.as_ref()
     }
 
     /// Sleeps as a model does.
@@ -106,8 +189,7 @@ pub struct Counter<E: Endpoint> {
     attr: CounterAttr,
     /// The values that the application read last: whoever goes to sleep has seen these.
     seen: (AtomicU64, AtomicU64),
-    /// Held by the one thread that sleeps on `wait`: who sleeps clears the signal, and would take
-    /// it from others that wait for less.
+    /// Held by the one thread in a wait that sleeps; others look again after a while.
     sleeper: Mutex<()>,
 }
 
@@ -221,13 +303,21 @@ impl<E: Endpoint> Counter<E> {
                 std::thread::sleep(deadline.left().map_or(NAP, |left| left.min(NAP)));
                 continue;
             };
-            self.value.arm();
-            let quiet = self.value.success() < threshold && self.value.error() == errors;
-            if quiet && self.endpoints.arm()? {
-                match sleep_on(wait.as_fd(), deadline) {
-                    Ok(()) | Err(Errno::EAGAIN) => {}
-                    Err(e) => return Err(e),
+            let slept = match self.value.arm_waiter(Until { threshold, errors }, self.seen()) {
+                Next::Look => Ok(()),
+                Next::Nap => {
+                    std::thread::sleep(deadline.left().map_or(NAP, |left| left.min(NAP)));
+                    Ok(())
                 }
+                Next::Sleep => self.endpoints.arm().and_then(|quiet| match quiet {
+                    true => sleep_on(wait.as_fd(), deadline),
+                    false => Ok(()),
+                }),
+            };
+            self.value.waited();
+            match slept {
+                Ok(()) | Err(Errno::EAGAIN) => {}
+                Err(e) => return Err(e),
             }
         }
     }
@@ -236,10 +326,11 @@ impl<E: Endpoint> Counter<E> {
     /// the application read it, or something is about to change it.
     pub fn try_wait(&self) -> Result<bool> {
         self.endpoints.progress();
-        self.value.arm();
-        let unseen = self.value.success() != self.seen.0.load(Ordering::Relaxed)
-            || self.value.error() != self.seen.1.load(Ordering::Relaxed);
-        Ok(!unseen && self.endpoints.arm()?)
+        Ok(self.value.arm_application(self.seen()) && self.endpoints.arm()?)
+    }
+
+    fn seen(&self) -> Values {
+        (self.seen.0.load(Ordering::Relaxed), self.seen.1.load(Ordering::Relaxed))
     }
 
     /// The descriptor to poll, `ENODATA` for a counter without one.

@@ -2,12 +2,11 @@
 
 use std::{fmt, os::fd::AsFd, sync::Arc, time::Duration};
 
-use super::{CompletionQueue, CqError, EntryBuf, ProgressSet};
+use super::{CompletionQueue, CqError, EntryBuf, ProgressSet, interrupt::Interrupt};
 use crate::{
     Errno, Result,
     api::Endpoint,
     attr::{CqFormat, WaitObj},
-    sync::{AtomicBool, Ordering},
     wait::{Deadline, sleep_on},
 };
 
@@ -30,8 +29,7 @@ pub struct Cq<E: Endpoint> {
     queue: Arc<CompletionQueue<E::Lock>>,
     endpoints: ProgressSet<E>,
     attr: CqAttr,
-    /// `fi_cq_signal` was called and no sleeper has taken notice yet.
-    signalled: AtomicBool,
+    interrupt: Interrupt,
 }
 
 impl<E: Endpoint> fmt::Debug for Cq<E> {
@@ -60,7 +58,7 @@ impl<E: Endpoint> Cq<E> {
             queue: Arc::new(CompletionQueue::new(attr.size, signal)),
             endpoints,
             attr,
-            signalled: AtomicBool::new(false),
+            interrupt: Interrupt::new(),
         }))
     }
 
@@ -126,6 +124,7 @@ impl<E: Endpoint> Cq<E> {
     /// `EAGAIN` on timeout, on a caught signal and after [`Cq::signal`].
     pub fn sread(&self, out: &mut EntryBuf, timeout: i32) -> Read {
         let deadline = Deadline::from_millis(timeout);
+        let reading = self.interrupt.begin();
         loop {
             // Who is about to sleep does not leave progress to others, who may be, too.
             self.endpoints.progress();
@@ -133,12 +132,12 @@ impl<E: Endpoint> Cq<E> {
                 Err(Errno::EAGAIN) => {}
                 done => return done,
             }
-            if self.signalled.swap(false, Ordering::AcqRel) || deadline.passed() {
+            if reading.take() || deadline.passed() {
                 return Err(Errno::EAGAIN);
             }
             match self.endpoints.wait_set() {
                 Some(wait) => {
-                    if self.try_wait()? && !self.signalled.load(Ordering::Acquire) {
+                    if self.try_wait()? && !reading.is_due() {
                         sleep_on(wait.as_fd(), deadline)?;
                     }
                 }
@@ -151,13 +150,25 @@ impl<E: Endpoint> Cq<E> {
     /// Prepares for sleeping on the descriptor (`fi_trywait`): `false` means read first.
     pub fn try_wait(&self) -> Result<bool> {
         self.endpoints.progress();
-        Ok(self.queue.arm() && self.endpoints.arm()? && !self.queue.has_entries())
+        let empty = self.queue.arm();
+        if self.interrupt.is_owed() {
+            self.ring();
+        }
+        Ok(empty && self.endpoints.arm()? && !self.queue.has_entries())
     }
 
-    /// Wakes a sleeper; kept until one notices.
+    /// Wakes a sleeper; kept until a blocking read notices.
     pub fn signal(&self) {
-        // Pairs with the acquire loads in `sread`.
-        self.signalled.store(true, Ordering::Release);
+        self.interrupt.raise();
+        self.ring();
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    fn ring(&self) {
         if let Some(signal) = self.queue.signal() {
             signal.set();
         }

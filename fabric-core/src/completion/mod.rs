@@ -3,6 +3,7 @@
 mod counter;
 mod cq;
 mod entry;
+mod interrupt;
 #[cfg(all(test, loom))]
 mod models;
 mod progress;

@@ -2,7 +2,11 @@
 
 use loom::{sync::Arc, thread};
 
-use super::{CompletionQueue, CounterValue, CqError, Entry, EntryBuf};
+use super::{
+    CompletionQueue, CounterValue, CqError, Entry, EntryBuf,
+    counter::{Next, Until},
+    interrupt::Interrupt,
+};
 use crate::{Errno, attr::CqFormat, flags::Flags, lock::SafeLock, wait::Signal};
 
 type Queue = CompletionQueue<SafeLock>;
@@ -66,9 +70,7 @@ fn an_error_wakes_too() {
 
 #[test]
 fn two_sleepers_share_two_entries() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = model.preemption_bound.or(Some(2));
-    model.check(|| {
+    bounded().check(|| {
         let queue = queue();
         let other = queue.clone();
         let sleeper = thread::spawn(move || sleep_for_one(&other).unwrap());
@@ -84,20 +86,105 @@ fn two_sleepers_share_two_entries() {
 }
 
 #[test]
+fn an_interrupt_is_not_taken_by_who_looks_only() {
+    bounded().check(|| {
+        let shared = Arc::new((queue(), Interrupt::new()));
+        let theirs = shared.clone();
+        let raising = thread::spawn(move || {
+            theirs.1.raise();
+            theirs.0.signal().unwrap().set();
+        });
+        let theirs = shared.clone();
+        let looking = thread::spawn(move || try_wait(&theirs));
+        let reading = shared.1.begin();
+        while !reading.take() {
+            if try_wait(&shared) && !reading.is_due() {
+                shared.0.signal().unwrap().sleep();
+            }
+        }
+        drop(reading);
+        raising.join().unwrap();
+        looking.join().unwrap();
+    });
+}
+
+/// What a queue without endpoints does.
+fn try_wait((queue, interrupt): &(Arc<Queue>, Interrupt)) -> bool {
+    let empty = queue.arm();
+    if interrupt.is_owed() {
+        queue.signal().unwrap().set();
+    }
+    empty
+}
+
+fn bounded() -> loom::model::Builder {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = model.preemption_bound.or(Some(2));
+    model
+}
+
+fn counter() -> Arc<CounterValue> {
+    Arc::new(CounterValue::new(false, Some(Signal::new().unwrap())))
+}
+
+fn wait_for(value: &CounterValue, threshold: u64) {
+    while value.success() < threshold {
+        if value.arm_waiter(Until { threshold, errors: 0 }, (0, 0)) == Next::Sleep {
+            value.sleep();
+        } else {
+            thread::yield_now();
+        }
+        value.waited();
+    }
+}
+
+#[test]
 fn a_counter_wakes_its_sleeper() {
     loom::model(|| {
-        let value = Arc::new(CounterValue::new(false, Some(Signal::new().unwrap())));
+        let value = counter();
         let theirs = value.clone();
         let counting = thread::spawn(move || {
             theirs.count(1);
             theirs.count(1);
         });
-        while value.success() < 2 {
-            value.arm();
-            if value.success() < 2 {
-                value.sleep();
-            }
-        }
+        wait_for(&value, 2);
         counting.join().unwrap();
+    });
+}
+
+#[test]
+fn a_wait_ends_while_the_application_looks() {
+    bounded().check(|| {
+        let value = counter();
+        let theirs = value.clone();
+        let counting = thread::spawn(move || theirs.count(1));
+        let theirs = value.clone();
+        let looking = thread::spawn(move || {
+            let seen = theirs.success();
+            theirs.arm_application((seen, 0))
+        });
+        wait_for(&value, 1);
+        counting.join().unwrap();
+        looking.join().unwrap();
+    });
+}
+
+#[test]
+fn the_application_is_woken_beside_a_wait() {
+    bounded().check(|| {
+        let value = counter();
+        let theirs = value.clone();
+        let counting = thread::spawn(move || theirs.count(1));
+        let theirs = value.clone();
+        // Not enough for this one, who goes to sleep.
+        let waiting = thread::spawn(move || {
+            theirs.arm_waiter(Until { threshold: 2, errors: 0 }, (0, 0));
+        });
+        if value.arm_application((0, 0)) {
+            value.sleep();
+        }
+        assert_eq!(value.success(), 1);
+        counting.join().unwrap();
+        waiting.join().unwrap();
     });
 }

@@ -1,8 +1,11 @@
 //! Queues and counters without endpoints: order, room, sleeping.
 
-use std::{ptr, sync::Arc, thread, time::Duration};
+use std::{os::fd::AsFd, ptr, sync::Arc, thread, time::Duration};
 
-use super::*;
+use super::{
+    counter::{Next, Until},
+    *,
+};
 use crate::{
     Errno, Result,
     attr::{CntrEvents, CqFormat, WaitObj},
@@ -10,7 +13,7 @@ use crate::{
     flags::Flags,
     lock::SafeLock,
     rdm::WireRdmEndpoint,
-    wait::{Deadline, sleep_on},
+    wait::{Deadline, Signal, sleep_on},
 };
 
 type TestEndpoint = WireRdmEndpoint<TestWire, SafeLock>;
@@ -166,6 +169,43 @@ fn a_counter_allows_sleep_only_when_its_values_were_read() {
     assert_eq!(sleep_on(fd, Deadline::from_millis(0)), Ok(()));
     assert_eq!(counter.try_wait(), Ok(true));
     assert_eq!(sleep_on(fd, Deadline::from_millis(0)), Err(Errno::EAGAIN));
+}
+
+#[test]
+fn a_wait_and_the_application_leave_each_other_the_signal() {
+    let value = CounterValue::new(false, Some(Signal::new().unwrap()));
+    let is_set = || sleep_on(value.signal().unwrap().as_fd(), Deadline::from_millis(0)).is_ok();
+    let until = |threshold| Until { threshold, errors: 0 };
+    assert_eq!(value.arm_waiter(until(1), (0, 0)), Next::Sleep);
+    value.count(1);
+    assert!(is_set());
+    assert!(!value.arm_application((0, 0)) && is_set());
+    assert!(value.arm_application((1, 0)) && is_set(), "the wait has not ended yet");
+    value.waited();
+    assert!(value.arm_application((1, 0)) && !is_set());
+
+    value.count(1);
+    assert_eq!(value.arm_waiter(until(3), (1, 0)), Next::Nap);
+    assert!(is_set(), "the application has not read it yet");
+    assert_eq!(value.arm_waiter(until(3), (2, 0)), Next::Sleep);
+    assert!(!is_set());
+    value.count_error();
+    assert_eq!(value.arm_waiter(until(3), (2, 1)), Next::Look);
+}
+
+#[test]
+fn an_interrupt_reaches_a_blocking_read_past_those_that_look() {
+    let cq = cq(WaitObj::Fd);
+    // SAFETY: the queue keeps it open.
+    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(cq.wait_fd().unwrap()) };
+    let is_set = || sleep_on(fd, Deadline::from_millis(0)).is_ok();
+    cq.signal();
+    assert!(is_set());
+    assert!(cq.try_wait().unwrap() && !is_set(), "told once to those that poll");
+    let reading = cq.interrupt().begin();
+    assert!(cq.try_wait().unwrap() && is_set());
+    assert!(reading.is_due() && reading.take() && !reading.take());
+    assert!(cq.try_wait().unwrap() && !is_set());
 }
 
 #[test]
