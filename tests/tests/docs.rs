@@ -17,7 +17,9 @@ fn tests_that_the_documents_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let page = fs::read_to_string(root.join("docs/src/faults.md")).expect("the page");
     let mut tests = BTreeSet::new();
-    for place in ["fabric-core", "provider-shm", "provider-tcp", "ffi", "percale", "tests"] {
+    for place in
+        ["fabric-core", "provider-shm", "provider-tcp", "provider-verbs", "ffi", "percale", "tests"]
+    {
         collect(&root.join(place), &mut tests);
     }
     let suite = fs::read_to_string(root.join("docs/src/conformance.md")).expect("the page");
