@@ -5,6 +5,7 @@ mod format;
 mod peer;
 mod resolve;
 mod route;
+mod wish;
 
 use core::{cmp::Ordering, fmt};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -14,6 +15,7 @@ use crate::{Errno, Result, attr::addr_format};
 pub use format::{EITHER, SocketAddresses, addresses};
 pub use resolve::{Names, Unresolved, resolve};
 pub use route::{NoRoute, source_for};
+pub use wish::{hinted, local, named};
 
 /// Bytes of `struct sockaddr_in`.
 pub const IPV4_LEN: usize = 16;

@@ -29,7 +29,7 @@ use fabric_core::{
 };
 
 use crate::{
-    address::SocketAddress,
+    address::{SocketAddress, local},
     engine::{ATOMIC_MAX, Ep, Limits, Msg},
     frame::cm::CM_DATA_MAX,
     offer::{self, CAPS, MSG_CAPS, WAR},
@@ -433,14 +433,6 @@ impl Endpoint for TcpEndpoint {
     fn stats(&self) -> Stats {
         self.engine().core.eps.get(self.ep).map_or_else(Stats::default, |ep| ep.stats)
     }
-}
-
-/// The address that an info gives to its endpoint.
-pub(crate) fn local(info: &Info) -> Result<Option<SocketAddress>> {
-    if info.src_addr.is_empty() {
-        return Ok(None);
-    }
-    SocketAddress::parse(&info.src_addr).map(Some)
 }
 
 /// Before an endpoint goes: lets what the application has been told is sent leave, as long as the

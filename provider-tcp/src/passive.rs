@@ -19,7 +19,7 @@ use fabric_core::{
 };
 
 use crate::{
-    address::SocketAddress,
+    address::{SocketAddress, local},
     engine::{Answer, send_whole},
     frame::{
         Endian,
@@ -112,10 +112,7 @@ impl TcpPassive {
 
 impl PassiveEndpoint for TcpPassive {
     fn open(info: &Info, _context: usize) -> Result<Arc<Self>> {
-        let local = match info.src_addr.as_slice() {
-            [] => None,
-            bytes => Some(SocketAddress::parse(bytes)?),
-        };
+        let local = local(info)?;
         let poller = Poller::new()?;
         Ok(Arc::new(Self {
             poller: poller.raw(),

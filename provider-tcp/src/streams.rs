@@ -24,8 +24,7 @@ use fabric_core::{
 };
 
 use crate::{
-    address::SocketAddress,
-    endpoint::local,
+    address::{SocketAddress, local},
     engine::{Engine, Ep, Limits, exposed},
     net::{Net, Sockets},
     offer, settings,

@@ -19,7 +19,7 @@ use fabric_core::{
     engine::Stats,
     eq::{Drive, EventQueue, RequestHandle},
     flags::Flags,
-    inet::SocketAddress,
+    inet::{SocketAddress, local},
     lock::{Access, Guarded, Lock, SafeLock},
     log::Subsys,
     mem::Buffers,
@@ -202,10 +202,7 @@ impl Endpoint for VerbsEndpoint {
         };
         let shares = attr.is_some_and(|ep| ep.rx_ctx_cnt == SHARED);
         let sizes = sizes(info, &device)?;
-        let local = match info.src_addr.as_slice() {
-            [] => None,
-            bytes => Some(SocketAddress::parse(bytes)?),
-        };
+        let local = local(info)?;
         let limits = EpLimits {
             sends: sizes.tx as u32,
             receives: if shares { 0 } else { sizes.rx as u32 },

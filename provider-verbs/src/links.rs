@@ -8,7 +8,7 @@ use fabric_core::{
     attr::Info,
     domain::Domain,
     flags::Flags,
-    inet::SocketAddress,
+    inet::{SocketAddress, local},
     mem::Buffers,
     op::RmaIov,
     rdm_over_msg::{Access, Event, MsgRdmEndpoint, Sent, Token, Transport, packet::Ranges},
@@ -79,10 +79,7 @@ impl Transport for Links {
         let (device, pd) = port.lock().device_and_pd();
         let mut engine = Engine::new(device, pd.clone())?;
         engine.open_layer(packet)?;
-        let local = match info.src_addr.as_slice() {
-            [] => None,
-            bytes => Some(SocketAddress::parse(bytes)?),
-        };
+        let local = local(info)?;
         Ok(Self { engine, pd, local })
     }
 

@@ -11,7 +11,7 @@ use fabric_core::{
     api::PassiveEndpoint,
     attr::Info,
     eq::{BoundEq, Drive, Event, EventQueue, RequestHandle},
-    inet::SocketAddress,
+    inet::{SocketAddress, local},
     log::Subsys,
     options,
 };
@@ -120,10 +120,7 @@ impl VerbsPassive {
 
 impl PassiveEndpoint for VerbsPassive {
     fn open(info: &Info, _context: usize) -> Result<Arc<Self>> {
-        let local = match info.src_addr.as_slice() {
-            [] => None,
-            bytes => Some(SocketAddress::parse(bytes)?),
-        };
+        let local = local(info)?;
         let events = CmEvents::new(tables().map_err(|_| Errno::ENODEV)?)?;
         let clock = Clock::new(events.fd())?;
         Ok(Arc::new(Self {

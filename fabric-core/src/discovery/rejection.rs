@@ -50,6 +50,18 @@ impl Rejection {
         }
     }
 
+    /// An attribute that a provider cannot give as it is wanted.
+    pub fn of(
+        provider: &str,
+        attribute: &'static str,
+        wanted: impl Into<String>,
+        offered: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Box<Self> {
+        let wanted = wanted.into();
+        Box::new(Self { wanted, ..Self::unavailable(provider, attribute, offered, fix) })
+    }
+
     pub(super) fn hidden(provider: &str, filter: &ProviderFilter) -> Self {
         let fix = if filter.is_empty() {
             "FI_PROVIDER is set and empty, which hides everything; unset it"

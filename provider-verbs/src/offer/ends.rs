@@ -1,10 +1,8 @@
 //! SETUP. From where and to where: the places that a request can mean.
 
 use fabric_core::{
-    attr::{EpType, Info},
     discovery::{Rejection, Request},
-    flags::Flags,
-    inet::{Family, Names, SocketAddress, Unresolved, resolve, source_for},
+    inet::{SocketAddress, hinted, named, source_for},
 };
 
 use crate::{
@@ -35,18 +33,14 @@ pub(super) fn of<'a>(
     places: &'a [Place],
     request: &Request<'_>,
 ) -> Result<Vec<End<'a>>, Box<Rejection>> {
-    let named = request.node.is_some() || request.service.is_some();
-    let hint = |pick: fn(&Info) -> &Vec<u8>, attribute| {
-        address(request.hints.map_or(&[][..], |hints| pick(hints)), attribute)
-    };
-    let dest = hint(|hints| &hints.dest_addr, "dest_addr")?;
-    let source = hint(|hints| &hints.src_addr, "src_addr")?;
+    let has_names = request.node.is_some() || request.service.is_some();
+    let [dest, source] = hinted(NAME, request)?;
 
-    if request.names_source() && named {
-        let ends = own(places, &names(request)?, "node")?;
+    if request.names_source() && has_names {
+        let ends = own(places, &named(NAME, request)?, "node")?;
         return towards_each(ends, dest.as_slice());
     }
-    let dests = if named { names(request)? } else { Vec::from_iter(dest) };
+    let dests = if has_names { named(NAME, request)? } else { Vec::from_iter(dest) };
     match (source, dests.is_empty()) {
         (Some(source), _) => towards_each(own(places, &[source], "src_addr")?, &dests),
         (None, true) => Ok(places.iter().map(|place| End::at(place, 0)).collect()),
@@ -154,36 +148,6 @@ fn towards<'a>(
     Ok(first)
 }
 
-/// What node and service stand for, in the families that the hints take.
-fn names(request: &Request<'_>) -> Result<Vec<SocketAddress>, Box<Rejection>> {
-    let names = Names {
-        node: request.node,
-        service: request.service,
-        family: request.hints.and_then(|hints| Family::of_format(hints.addr_format)),
-        passive: request.names_source(),
-        numeric: request.flags.contains(Flags::NUMERICHOST),
-    };
-    resolve(&names).map_err(|unresolved| {
-        let (attribute, wanted, fix) = match &unresolved {
-            Unresolved::Service(service) => ("service", service, "give a port number"),
-            Unresolved::Node { node, .. } => ("node", node, "give an address, or a known name"),
-        };
-        refuse(attribute, format!("{wanted:?}"), unresolved.to_string(), fix)
-    })
-}
-
-/// An address of the hints.
-fn address(bytes: &[u8], attribute: &'static str) -> Result<Option<SocketAddress>, Box<Rejection>> {
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    SocketAddress::parse(bytes).map(Some).map_err(|_| {
-        let wanted = format!("{} bytes", bytes.len());
-        let fix = "give a struct sockaddr_in or sockaddr_in6, whole";
-        refuse(attribute, wanted, "IPv4 and IPv6 socket addresses", fix)
-    })
-}
-
 fn list<'a>(addresses: impl Iterator<Item = &'a SocketAddress>) -> String {
     addresses.map(|address| address.ip().to_string()).collect::<Vec<String>>().join(", ")
 }
@@ -199,9 +163,5 @@ fn refuse(
     offered: impl Into<String>,
     fix: impl Into<String>,
 ) -> Box<Rejection> {
-    Box::new(Rejection {
-        wanted: wanted.into(),
-        ep_type: EpType::Unspec,
-        ..Rejection::unavailable(NAME, attribute, offered, fix)
-    })
+    Rejection::of(NAME, attribute, wanted, offered, fix)
 }
