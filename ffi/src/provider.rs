@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fabric_core::{
     Errno, Result,
+    api::Endpoint,
     attr::Info,
     av::AddressFormat,
     discovery::Source,
@@ -138,11 +139,12 @@ fn open_shm(
     context: *mut c_void,
 ) -> Result<*mut fid_domain> {
     let core = Domain::open(info)?;
-    if core.needs_locks() {
-        domain::open::<ShmEndpoint<SafeLock>>(fabric, core, &ShmAddresses, context)
-    } else {
-        domain::open::<ShmEndpoint<NoLock>>(fabric, core, &ShmAddresses, context)
-    }
+    open_as_needed::<ShmEndpoint<SafeLock>, ShmEndpoint<NoLock>>(
+        fabric,
+        core,
+        &ShmAddresses,
+        context,
+    )
 }
 
 fn open_verbs(
@@ -151,8 +153,7 @@ fn open_verbs(
     context: *mut c_void,
 ) -> Result<*mut fid_domain> {
     let core = provider_verbs::open_domain(info)?;
-    let addresses = address::addresses(info.addr_format).ok_or(Errno::EINVAL)?;
-    domain::open::<VerbsEndpoint>(fabric, core, addresses, context)
+    domain::open::<VerbsEndpoint>(fabric, core, addresses(info)?, context)
 }
 
 fn open_verbs_rxm(
@@ -161,12 +162,12 @@ fn open_verbs_rxm(
     context: *mut c_void,
 ) -> Result<*mut fid_domain> {
     let core = provider_verbs::open_domain(info)?;
-    let addresses = address::addresses(info.addr_format).ok_or(Errno::EINVAL)?;
-    if core.needs_locks() {
-        domain::open::<VerbsRxmEndpoint<SafeLock>>(fabric, core, addresses, context)
-    } else {
-        domain::open::<VerbsRxmEndpoint<NoLock>>(fabric, core, addresses, context)
-    }
+    open_as_needed::<VerbsRxmEndpoint<SafeLock>, VerbsRxmEndpoint<NoLock>>(
+        fabric,
+        core,
+        addresses(info)?,
+        context,
+    )
 }
 
 fn open_tcp(
@@ -175,8 +176,7 @@ fn open_tcp(
     context: *mut c_void,
 ) -> Result<*mut fid_domain> {
     let core = Domain::open(info)?;
-    let addresses = address::addresses(info.addr_format).ok_or(Errno::EINVAL)?;
-    domain::open::<TcpEndpoint>(fabric, core, addresses, context)
+    domain::open::<TcpEndpoint>(fabric, core, addresses(info)?, context)
 }
 
 fn open_rxm(
@@ -185,12 +185,32 @@ fn open_rxm(
     context: *mut c_void,
 ) -> Result<*mut fid_domain> {
     let core = Domain::open(info)?;
-    let addresses = address::addresses(info.addr_format).ok_or(Errno::EINVAL)?;
+    open_as_needed::<TcpRxmEndpoint<SafeLock>, TcpRxmEndpoint<NoLock>>(
+        fabric,
+        core,
+        addresses(info)?,
+        context,
+    )
+}
+
+/// Opens a domain of endpoints with locks, or of those without where the application has said that
+/// it needs none.
+fn open_as_needed<Locked: Endpoint, Bare: Endpoint>(
+    fabric: &Arc<FabricObject>,
+    core: Arc<Domain>,
+    addresses: &'static dyn AddressFormat,
+    context: *mut c_void,
+) -> Result<*mut fid_domain> {
     if core.needs_locks() {
-        domain::open::<TcpRxmEndpoint<SafeLock>>(fabric, core, addresses, context)
+        domain::open::<Locked>(fabric, core, addresses, context)
     } else {
-        domain::open::<TcpRxmEndpoint<NoLock>>(fabric, core, addresses, context)
+        domain::open::<Bare>(fabric, core, addresses, context)
     }
+}
+
+/// The socket addresses that an info speaks of.
+fn addresses(info: &Info) -> Result<&'static dyn AddressFormat> {
+    Ok(address::addresses(info.addr_format).ok_or(Errno::EINVAL)?)
 }
 
 #[cfg(test)]
