@@ -3,6 +3,7 @@
 
 #[cfg_attr(loom, path = "wait/modelled.rs")]
 mod signal;
+mod timer;
 
 use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
@@ -20,6 +21,7 @@ use rustix::{
 
 use crate::{Errno, Result};
 pub use signal::Signal;
+pub use timer::Timer;
 
 /// An epoll descriptor over a queue's own signal and the descriptors of its endpoints.
 #[derive(Debug)]

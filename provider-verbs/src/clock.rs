@@ -2,21 +2,13 @@
 //! manager's, with a clock in it.
 
 use std::{
-    mem::MaybeUninit,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
-    time::{Duration, Instant},
+    os::fd::{AsFd, BorrowedFd, RawFd},
+    time::Instant,
 };
 
-use fabric_core::Result;
-use rustix::{
-    event::{
-        Timespec,
-        epoll::{self, CreateFlags, EventData, EventFlags},
-    },
-    time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create,
-        timerfd_settime,
-    },
+use fabric_core::{
+    Result,
+    wait::{Timer, WaitSet},
 };
 
 /// What can be ready.
@@ -35,23 +27,20 @@ const COMPLETIONS: u64 = 1;
 const CONNECTIONS: u64 = 2;
 const DEVICE: u64 = 3;
 
-/// The epoll descriptor and its clock.
+/// The descriptors and the clock.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    epoll: OwnedFd,
-    timer: OwnedFd,
+    set: WaitSet,
+    timer: Timer,
     alarm: Option<Instant>,
 }
 
 impl Clock {
     /// Opens one that watches connections.
     pub(crate) fn new(connections: BorrowedFd<'_>) -> Result<Self> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        let clock = Self { epoll, timer, alarm: None };
-        clock.watch(clock.timer.as_fd(), CLOCK)?;
-        clock.watch(connections, CONNECTIONS)?;
+        let clock = Self { set: WaitSet::new()?, timer: Timer::new()?, alarm: None };
+        clock.set.add(clock.timer.as_fd(), CLOCK)?;
+        clock.set.add(connections, CONNECTIONS)?;
         Ok(clock)
     }
 
@@ -61,59 +50,38 @@ impl Clock {
         completions: BorrowedFd<'_>,
         device: BorrowedFd<'_>,
     ) -> Result<()> {
-        self.watch(completions, COMPLETIONS)?;
-        self.watch(device, DEVICE)
-    }
-
-    fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> Result<()> {
-        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(token), EventFlags::IN)?)
+        self.set.add(completions, COMPLETIONS)?;
+        self.set.add(device, DEVICE)
     }
 
     /// What is ready now.
     pub(crate) fn ready(&mut self) -> Ready {
-        let mut events = [const { MaybeUninit::uninit() }; 4];
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut ready = Ready::default();
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&zero)) else {
-            return ready;
-        };
-        for event in events.iter() {
-            match event.data.u64() {
-                CLOCK => {
-                    let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
-                    self.alarm = None;
-                    ready.clock = true;
-                }
-                CONNECTIONS => ready.connections = true,
-                DEVICE => ready.device = true,
-                // Whoever looks at the queues takes their events.
-                _ => {}
-            }
+        self.set.ready::<4>(|token, _| match token {
+            CLOCK => ready.clock = true,
+            CONNECTIONS => ready.connections = true,
+            DEVICE => ready.device = true,
+            // Whoever looks at the queues takes their events.
+            _ => {}
+        });
+        if ready.clock {
+            self.timer.clear();
+            self.alarm = None;
         }
         ready
     }
 
     /// Makes the descriptor readable at this time, once.
     pub(crate) fn set_alarm(&mut self, at: Option<Instant>) {
-        if self.alarm == at {
-            return;
+        if self.alarm != at {
+            self.alarm = at;
+            self.timer.set(at.map(|at| at.saturating_duration_since(Instant::now())));
         }
-        self.alarm = at;
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let left = at.map(|at| at.saturating_duration_since(Instant::now()));
-        // A time of zero would stop the clock.
-        let time = |left: Duration| Timespec {
-            tv_sec: left.as_secs().min(i32::MAX as u64) as i64,
-            tv_nsec: i64::from(left.subsec_nanos()).max(1),
-        };
-        let time = Itimerspec { it_interval: zero, it_value: left.map_or(zero, time) };
-        // The time is a valid one, so there is nothing to refuse.
-        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &time);
     }
 
     /// The descriptor's number.
     pub(crate) fn raw(&self) -> RawFd {
-        self.epoll.as_raw_fd()
+        self.set.raw()
     }
 }
 

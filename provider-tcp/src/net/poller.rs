@@ -7,16 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fabric_core::{Result, fork::NotInherited};
-use rustix::{
-    event::{
-        Timespec,
-        epoll::{self, CreateFlags, EventData, EventFlags},
-    },
-    time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create,
-        timerfd_settime,
-    },
+use fabric_core::{Result, fork::NotInherited, wait::Timer};
+use rustix::event::{
+    Timespec,
+    epoll::{self, CreateFlags, EventData, EventFlags},
 };
 
 use super::{Interest, Ready};
@@ -33,7 +27,7 @@ pub(crate) struct Poller {
     _not_inherited: [NotInherited; 2],
     epoll: OwnedFd,
     /// Goes off at the alarm, and at once to wake a sleeper.
-    clock: OwnedFd,
+    clock: Timer,
     alarm: Alarm,
 }
 
@@ -60,8 +54,7 @@ impl Poller {
     /// Opens one, close-on-exec.
     pub(crate) fn new() -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let clock = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let clock = Timer::new()?;
         epoll::add(&epoll, &clock, EventData::new_u64(CLOCK), EventFlags::IN)?;
         let not_inherited = [epoll.as_fd(), clock.as_fd()].map(NotInherited::new);
         Ok(Self { _not_inherited: not_inherited, epoll, clock, alarm: Alarm::Never })
@@ -99,7 +92,7 @@ impl Poller {
                 CLOCK => {
                     rang = true;
                     self.alarm = Alarm::Never;
-                    let _ = rustix::io::read(&self.clock, &mut [0u8; 8]);
+                    self.clock.clear();
                 }
                 token => {
                     // Whoever reads or writes learns the reason.
@@ -122,26 +115,14 @@ impl Poller {
         if self.alarm != alarm && self.alarm != Alarm::Now {
             self.alarm = alarm;
             let left = at.map(|at| at.saturating_duration_since(Instant::now()));
-            self.set_clock(left);
+            self.clock.set(left);
         }
     }
 
     /// Makes the descriptor readable until the next [`Poller::ready`].
     pub(crate) fn wake(&mut self) {
         self.alarm = Alarm::Now;
-        self.set_clock(Some(Duration::ZERO));
-    }
-
-    fn set_clock(&self, left: Option<Duration>) {
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // A time of zero would stop the clock.
-        let it_value = left.map_or(zero, |left| Timespec {
-            tv_sec: left.as_secs().min(i32::MAX as u64) as i64,
-            tv_nsec: i64::from(left.subsec_nanos()).max(1),
-        });
-        let time = Itimerspec { it_interval: zero, it_value };
-        // The time is a valid one, so there is nothing to refuse.
-        let _ = timerfd_settime(&self.clock, TimerfdTimerFlags::empty(), &time);
+        self.clock.set(Some(Duration::ZERO));
     }
 
     /// The descriptor's number.
