@@ -11,7 +11,7 @@ use fabric_core::{
 
 use super::{
     Engine,
-    ep::{Phase, TxOp},
+    ep::{Ep, Phase, RxOp, TxOp},
     id::{self, Id, Side},
 };
 use crate::{
@@ -125,12 +125,7 @@ impl Engine {
         }
         let Some(op) = ep.receives.list.pop_front() else { return };
         ep.receives.first = id::next(id.number, 1);
-        if completion.status == IBV_WC_SUCCESS {
-            ep.stats.received += 1;
-            ep.report.received(op.flags, received(op.context, completion));
-        } else {
-            let (err, status) = receive_failure(completion.status);
-            ep.receive_failed(&op, Flags::MSG | Flags::RECV, err, status);
+        if !ep.end_receive(&op, completion) {
             self.failed(handle, completion.status);
         }
     }
@@ -151,15 +146,10 @@ impl Engine {
             return;
         };
         let Some(op) = shared.take(id.number) else { return };
-        if completion.status == IBV_WC_SUCCESS {
-            ep.stats.received += 1;
-            ep.report.received(op.flags, received(op.context, completion));
-        } else {
-            let (err, status) = receive_failure(completion.status);
-            ep.receive_failed(&op, Flags::MSG | Flags::RECV, err, status);
-            if let Some(owner) = owner {
-                self.failed(owner, completion.status);
-            }
+        if !ep.end_receive(&op, completion)
+            && let Some(owner) = owner
+        {
+            self.failed(owner, completion.status);
         }
     }
 
@@ -192,6 +182,21 @@ impl Engine {
             // The event that follows tells the application.
             let _ = id.disconnect();
         }
+    }
+}
+
+impl Ep {
+    /// Tells the end of a receive. `false`: it has failed.
+    #[inline]
+    fn end_receive(&mut self, op: &RxOp, completion: &ibv_wc) -> bool {
+        if completion.status == IBV_WC_SUCCESS {
+            self.stats.received += 1;
+            self.report.received(op.flags, received(op.context, completion));
+            return true;
+        }
+        let (err, status) = receive_failure(completion.status);
+        self.receive_failed(op, Flags::MSG | Flags::RECV, err, status);
+        false
     }
 }
 
