@@ -284,19 +284,32 @@ mod tests {
     use crate::{
         address::{socket_address, unique},
         listener::Listener,
+        segment::{Segment, cold},
     };
 
-    #[test]
-    fn introductions_and_rings_cross_without_an_accept() {
+    /// A link to a listener that has not accepted it, and what is said over it.
+    fn connected() -> (Listener, Link, Hello) {
         let name = unique().unwrap();
         let address = socket_address(&name).unwrap();
         let listener = Listener::open(&address).unwrap();
         let ours = Link::connect(&address).unwrap();
-        let hello = Hello { id: [7; 16], sleeps: true, probe: (1, 2), address: name };
-        ours.say_hello(&hello).unwrap();
-        let (segment, fd) =
-            crate::segment::Segment::create(crate::segment::cold().unwrap()).unwrap();
-        ours.give_ring(fd.as_fd(), segment.geometry()).unwrap();
+        (listener, ours, Hello { id: [7; 16], sleeps: true, probe: (1, 2), address: name })
+    }
+
+    fn introduce(link: &Link, hello: &Hello) -> Result<()> {
+        link.say_hello(hello)?;
+        give_ring(link)
+    }
+
+    fn give_ring(link: &Link) -> Result<()> {
+        let (segment, fd) = Segment::create(cold().unwrap()).unwrap();
+        link.give_ring(fd.as_fd(), segment.geometry())
+    }
+
+    #[test]
+    fn introductions_and_rings_cross_without_an_accept() {
+        let (listener, ours, hello) = connected();
+        introduce(&ours, &hello).unwrap();
         ours.ring_bell();
 
         let theirs = listener.accept().unwrap().unwrap();
@@ -312,15 +325,8 @@ mod tests {
 
     #[test]
     fn what_was_said_is_heard_though_our_own_words_were_not() {
-        let name = unique().unwrap();
-        let address = socket_address(&name).unwrap();
-        let listener = Listener::open(&address).unwrap();
-        let ours = Link::connect(&address).unwrap();
-        let hello = Hello { id: [7; 16], sleeps: true, probe: (1, 2), address: name };
-        ours.say_hello(&hello).unwrap();
-        let (segment, fd) =
-            crate::segment::Segment::create(crate::segment::cold().unwrap()).unwrap();
-        ours.give_ring(fd.as_fd(), segment.geometry()).unwrap();
+        let (listener, ours, hello) = connected();
+        introduce(&ours, &hello).unwrap();
         let theirs = listener.accept().unwrap().unwrap();
         theirs.say_hello(&hello).unwrap();
         drop(ours);
@@ -331,17 +337,10 @@ mod tests {
 
     #[test]
     fn nothing_is_said_to_a_peer_that_has_ended() {
-        let name = unique().unwrap();
-        let address = socket_address(&name).unwrap();
-        let listener = Listener::open(&address).unwrap();
-        let ours = Link::connect(&address).unwrap();
+        let (listener, ours, hello) = connected();
         drop(listener.accept().unwrap().unwrap());
-        let hello = Hello { id: [7; 16], sleeps: true, probe: (1, 2), address: name };
         assert_eq!(ours.say_hello(&hello).unwrap_err(), Errno::ECONNRESET);
-        let (segment, fd) =
-            crate::segment::Segment::create(crate::segment::cold().unwrap()).unwrap();
-        let given = ours.give_ring(fd.as_fd(), segment.geometry());
-        assert_eq!(given.unwrap_err(), Errno::ECONNRESET);
+        assert_eq!(give_ring(&ours).unwrap_err(), Errno::ECONNRESET);
     }
 
     #[test]
