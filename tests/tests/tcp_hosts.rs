@@ -1,8 +1,11 @@
 //! The programs of `hosts.rs` over TCP, as far as they do not know the inside of shared memory, and
-//! those that only a network needs: other hosts, cables that are pulled, strangers at the port.
+//! those that only a network needs: other hosts, cables that are pulled, strangers at the port. Those
+//! that `rxm_hosts.rs` has, too, are in `networks`.
 //!
 //! What every run is held to is in `percale_tests::rig`. A peer that cannot be reached is given up
 //! after one second here, and a host after three seconds without a sign of life where that matters.
+
+mod networks;
 
 use std::path::Path;
 
@@ -37,29 +40,8 @@ fn wires(cases: &[&str]) {
 }
 
 #[test]
-fn fifty_kills_leave_nothing() {
-    program("deaths").run(&["cycles"]);
-}
-
-#[test]
-fn operations_of_every_kind_end_with_their_peer() {
-    program("deaths").run(&["pending"]);
-}
-
-#[test]
 fn a_peer_may_die_at_any_moment() {
     program("deaths").run(&["any-moment", if long() { "500" } else { "100" }]);
-}
-
-#[test]
-fn a_sleeper_learns_of_its_peers_end() {
-    program("deaths").run(&["asleep"]);
-}
-
-/// Who computes, or is stopped, for three times the bound with full sockets is not dead.
-#[test]
-fn a_quiet_peer_is_not_a_dead_one() {
-    program("deaths").with("FI_TCP_PEER_TIMEOUT", "1").run(&["quiet"]);
 }
 
 /// The same for three times as many seconds, in which the kernel asks ever more rarely.
@@ -71,51 +53,8 @@ fn a_peer_that_computes_for_long() {
 }
 
 #[test]
-fn a_restarted_peer_is_not_taken_for_its_dead_predecessor() {
-    program("successors").run(&["restarted"]);
-}
-
-#[test]
 fn a_sleeping_child_does_not_keep_its_dead_parents_port() {
     program("successors").run(&["orphaned"]);
-}
-
-/// Messages to somebody who comes later, or never.
-#[test]
-fn a_server_that_is_not_there_yet() {
-    program("restarts").run(&["early"]);
-}
-
-/// Thousands of attempts.
-#[test]
-fn nobody_is_at_many_addresses() {
-    program("restarts").run(&["never"]);
-}
-
-#[test]
-fn a_server_is_started_anew_twenty_times() {
-    program("restarts").run(&["again", "20"]);
-}
-
-#[test]
-fn two_reach_for_each_other_at_once() {
-    program("restarts").run(&["crossing", if long() { "2000" } else { "200" }]);
-}
-
-/// 40 descriptors, 200 clients one by one and 60 at once.
-#[test]
-fn a_server_without_descriptors_turns_clients_away() {
-    program("exhausted").run(&["clients"]);
-}
-
-#[test]
-fn a_client_without_descriptors_is_told() {
-    program("exhausted").run(&["connects"]);
-}
-
-#[test]
-fn a_child_that_closes_what_it_has_inherited() {
-    program("forked").run(&["closes"]);
 }
 
 #[test]
@@ -134,11 +73,6 @@ fn visitors_that_are_no_peers() {
 }
 
 #[test]
-fn three_hundred_visitors_say_half_a_word() {
-    program("strangers").run(&["half-open"]);
-}
-
-#[test]
 fn a_peer_of_another_protocol_is_told_no() {
     program("strangers").run(&["layered"]);
 }
@@ -146,12 +80,6 @@ fn a_peer_of_another_protocol_is_told_no() {
 #[test]
 fn headers_with_impossible_numbers() {
     program("strangers").run(&["headers"]);
-}
-
-/// Who says that a live peer has been started anew.
-#[test]
-fn a_live_peer_in_whose_name_another_comes() {
-    program("strangers").with("FI_TCP_CONNECT_TIMEOUT", "5").run(&["forged"]);
 }
 
 #[test]
@@ -167,41 +95,6 @@ fn many_peers_of_one_endpoint() {
     } else {
         "500"
     }]);
-}
-
-#[test]
-fn thousands_of_addresses_are_forgotten() {
-    program("shortage").run(&["names"]);
-}
-
-#[test]
-fn six_hundred_endpoints() {
-    program("floods").run(&["endpoints"]);
-}
-
-#[test]
-fn cancelled_receives_complete_once() {
-    program("floods").run(&["cancelled"]);
-}
-
-#[test]
-fn both_flood_before_either_receives() {
-    program("floods").run(&["both-ways"]);
-}
-
-#[test]
-fn messages_that_nobody_waits_for() {
-    program("floods").run(&["unexpected"]);
-}
-
-#[test]
-fn a_cut_message_is_not_the_last() {
-    program("floods").run(&["truncated"]);
-}
-
-#[test]
-fn a_small_queue_loses_nothing() {
-    program("queues").run(&["small"]);
 }
 
 /// A thousand sends of 8 B, of 60 KiB and of 8 MiB, before any receive is posted, both ways.
@@ -222,22 +115,6 @@ fn sends_before_any_receive_to_another_library() {
 }
 
 #[test]
-fn sixteen_senders_of_unexpected_messages() {
-    program("queues").run(&["senders"]);
-}
-
-/// Who has read a completion may call nothing any more: what has completed is under way.
-#[test]
-fn what_has_completed_arrives() {
-    program("queues").run(&["leaves"]);
-}
-
-#[test]
-fn an_error_names_its_peer() {
-    program("queues").run(&["third"]);
-}
-
-#[test]
 fn no_wake_up_is_lost() {
     program("wakes").run(&["kinds", if long() { "20000" } else { "3000" }]);
 }
@@ -248,74 +125,13 @@ fn two_sleepers_share_one_core() {
 }
 
 #[test]
-fn address_vectors_agree_with_a_model() {
-    program("vector").run(&[if long() { "200000" } else { "10000" }]);
-}
-
-/// Hints that are wrong in one way: the report names that attribute first.
-#[test]
-fn reasons_name_the_wrong_attribute() {
-    program("wrong").run(&[]);
-}
-
-#[test]
 fn closing_in_any_order() {
     program("lifetimes").run(&["orders"]);
 }
 
 #[test]
-fn endpoints_close_beside_a_reader() {
-    program("lifetimes").run(&["churn", if long() { "2000" } else { "200" }]);
-}
-
-#[test]
-fn threads_share_an_endpoint() {
-    program("lifetimes").run(&["threads", if long() { "20" } else { "2" }]);
-}
-
-/// The target makes no call, serves everything and sleeps.
-#[test]
-fn automatic_progress() {
-    program("guest").run(&["automatic"]);
-}
-
-/// The sender makes no call once it has posted.
-#[test]
-fn what_is_posted_leaves() {
-    program("guest").run(&["posted"]);
-}
-
-#[test]
-fn transfers_of_every_kind_and_size() {
-    program("transfers").run(&NO_DENIAL);
-}
-
-#[test]
 fn manners_of_a_guest() {
     program("guest").run(&["manners"]);
-}
-
-/// Sockets are full of other things.
-#[test]
-fn atomics_that_find_no_room() {
-    program("edges").run(&["full-rings"]);
-}
-
-/// Whoever opens its whole address space is asked for what is not there.
-#[test]
-fn addresses_where_nothing_is() {
-    program("edges").run(&["address-space"]);
-}
-
-/// An answer that has begun to leave ends with its region, and the reader is told.
-#[test]
-fn a_region_closed_under_a_read() {
-    program("edges").run(&["closed-region"]);
-}
-
-#[test]
-fn injected_messages_outlive_their_endpoint() {
-    program("edges").run(&["injected"]);
 }
 
 #[test]
