@@ -80,6 +80,19 @@ pub(super) struct TxOp {
     pub(super) held: Option<Held>,
 }
 
+impl TxOp {
+    /// One of nobody's, that holds something until it has ended.
+    pub(super) const fn held(held: Held) -> Self {
+        Self {
+            interest: Interest { context: 0, flags: Flags::empty(), silent: true },
+            kind: Flags::empty(),
+            bytes: 0,
+            result: None,
+            held: Some(held),
+        }
+    }
+}
+
 /// A posted receive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RxOp {

@@ -7,7 +7,6 @@ use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use fabric_core::{
     Errno, Result,
-    completion::Interest,
     flags::Flags,
     inet::SocketAddress,
     mem::Buffers,
@@ -298,9 +297,7 @@ impl Engine {
         let work = SendWork { id, what, pieces, immediate, flags };
         let conn = ep.id.as_ref().ok_or(Errno::ENOTCONN)?;
         conn.post_send(&work).map_err(super::post::full)?;
-        let interest = Interest { context: 0, flags: Flags::empty(), silent: true };
-        let kind = Flags::empty();
-        ep.note(TxOp { interest, kind, bytes: 0, result: None, held: Some(held) }, true);
+        ep.note(TxOp::held(held), true);
         Ok(())
     }
 

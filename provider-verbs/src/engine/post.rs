@@ -6,7 +6,6 @@ use fabric_core::{
         atomic_op::{ATOMIC_READ, CSWAP, SUM},
         datatype,
     },
-    completion::Interest,
     flags::Flags,
     log::Subsys,
     mem::Buffers,
@@ -402,10 +401,7 @@ impl Engine {
         if let Some(id) = &ep.id
             && id.post_send(&work).is_ok()
         {
-            let interest = Interest { context: 0, flags: Flags::empty(), silent: true };
-            let kind = Flags::RMA | Flags::WRITE;
-            let held = Some(Held::Nothing);
-            ep.note(TxOp { interest, kind, bytes: 0, result: None, held }, true);
+            ep.note(TxOp::held(Held::Nothing), true);
         }
     }
 }
