@@ -20,6 +20,7 @@
 
 mod asking;
 mod atomics;
+mod bulk;
 mod burst;
 mod cancel;
 mod claims;
@@ -46,6 +47,7 @@ mod strangers;
 mod tests;
 mod timers;
 mod transmit;
+mod trust;
 
 use std::{
     fmt,
@@ -198,9 +200,14 @@ impl<L: Lock, N: Net> Engine<L, N> {
         if !self.listed.is_empty() {
             self.flush();
         }
-        let mut busy = false;
+        let (mut busy, mut waiting) = (false, false);
         let mut at = 0;
         while let Some(&handle) = self.hot.get(at) {
+            if self.conns.get(handle).is_some_and(|conn| conn.rx.is_in_bulk()) {
+                waiting = true;
+                at += 1;
+                continue;
+            }
             busy |= self.read(handle);
             if self.conns.get(handle).is_some_and(|conn| conn.idle < IDLE) {
                 at += 1;
@@ -209,7 +216,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             }
         }
         let pause = if busy { ASK_BUSY } else { ASK_IDLE };
-        if self.hot.is_empty() || self.round.is_multiple_of(pause) {
+        if waiting || self.hot.is_empty() || self.round.is_multiple_of(pause) {
             self.ask();
         }
         if !self.listed.is_empty() {

@@ -34,6 +34,9 @@ pub(crate) trait Stream: Send + 'static {
     /// Fills `data`, then `rest`, in one step. Returns how many bytes there were: zero at the end
     /// of the stream, `EAGAIN` if none is there now.
     fn receive(&mut self, data: &Buffers, rest: &mut [u8]) -> Result<usize>;
+    /// From now on the net tells of bytes when there are `count` of them, when it has room for no more,
+    /// or at the end; [`Stream::receive`] takes what is there.
+    fn wait_for(&mut self, count: usize);
     /// The address at this end.
     fn local(&self) -> Result<SocketAddr>;
     /// Before it is closed: says that nothing more will come, and lets go of what has come, so that

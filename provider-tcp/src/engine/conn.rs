@@ -13,7 +13,10 @@ use fabric_core::{
     slab::Handle,
 };
 
-use super::{atomics::Operands, burst::Burst, claims::Claim, leaving::Leaving, life::Pulse};
+use super::{
+    atomics::Operands, bulk::Pace, burst::Burst, claims::Claim, leaving::Leaving, life::Pulse,
+    trust::Trust,
+};
 use crate::{
     frame::{
         Endian,
@@ -114,6 +117,7 @@ pub(crate) struct Rx {
     /// message that must wait.
     pub(crate) carry: Vec<u8>,
     pub(crate) phase: Phase,
+    pub(crate) pace: Pace,
 }
 
 /// What the next bytes are.
@@ -227,6 +231,7 @@ pub(crate) struct Tx {
     /// Messages sent, modulo 256.
     pub(crate) id: u8,
     pub(super) burst: Burst,
+    pub(super) trust: Trust,
     /// The socket took less than it was given.
     pub(crate) blocked: bool,
     /// The socket holds back what it was given last.
@@ -291,7 +296,7 @@ impl<S> Conn<S> {
             deadline: None,
             claim: None,
             claimants: 0,
-            rx: Rx { carry: Vec::new(), phase: Phase::Header },
+            rx: Rx { carry: Vec::new(), phase: Phase::Header, pace: Pace::default() },
             tx: Tx::default(),
             acks: VecDeque::new(),
             reads: VecDeque::new(),

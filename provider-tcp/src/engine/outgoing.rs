@@ -6,6 +6,7 @@ use super::{
     Core,
     conn::{Conn, Control, Current, Tx, place_in},
     transmit::{COPIED, STAGED_MAX, TxKind, TxOp, message},
+    trust::Trust,
 };
 use crate::{
     frame::{
@@ -14,9 +15,6 @@ use crate::{
     },
     net::Stream,
 };
-
-/// Tagged messages above this size are announced first.
-const EAGER: usize = 64 << 10;
 
 impl Tx {
     /// Stages a header alone.
@@ -154,6 +152,7 @@ impl<L: Lock> Core<L> {
         if must_wait(op, conn, war) {
             return false;
         }
+        conn.rx.pace.turns_round();
         let buffers = *op.payload.buffers();
         let mut header = match op.kind {
             TxKind::Send { tag, .. } if conn.announces(op) => {
@@ -161,7 +160,12 @@ impl<L: Lock> Core<L> {
                 conn.announced.insert(index, handle);
                 Header::rts(index, tag, buffers.len())
             }
-            TxKind::Send { tagged, tag } => message(tagged, tag, buffers.len(), None),
+            TxKind::Send { tagged, tag } => {
+                if Trust::concerns(op) {
+                    conn.tx.trust.spend(buffers.len());
+                }
+                message(tagged, tag, buffers.len(), None)
+            }
             TxKind::Packet(front) => Header::message(front.len + buffers.len()),
             TxKind::Write(ranges) => Header::write(ranges),
             TxKind::Read(ranges) => Header::read(ranges),
@@ -275,8 +279,9 @@ impl<S> Conn<S> {
     /// message that nobody has asked for, so that the bytes of one that was announced before may never
     /// come through.
     pub(super) fn announces(&self, op: &TxOp) -> bool {
-        let large = op.payload.buffers().len() > EAGER;
-        let tagged = matches!(op.kind, TxKind::Send { tagged: true, .. });
-        tagged && large && self.rendezvous && self.extensions
+        Trust::concerns(op)
+            && self.rendezvous
+            && self.extensions
+            && !self.tx.trust.covers(op.payload.buffers().len())
     }
 }

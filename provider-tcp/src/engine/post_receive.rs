@@ -95,7 +95,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             }
             Body::Announced { conn: handle, index, ack } => {
                 let Some(conn) = self.conns.get_mut(handle) else { return };
-                self.core.ask(conn, index, receive, arrival, ack);
+                self.core.ask(conn, index, receive, arrival, ack, false);
                 self.list(handle);
             }
         }

@@ -74,6 +74,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         conn.idle = if moved { 0 } else { conn.idle.saturating_add(1) };
         let answers = moved && !conn.tx.is_idle() && !conn.tx.blocked;
         if moved {
+            conn.set_pace();
             self.rewatch(handle);
         }
         if answers {
@@ -142,6 +143,9 @@ impl<L: Lock> Core<L> {
         let placed = n.min(direct.len());
         if placed != 0 {
             self.advance(conn, placed)?;
+            if placed == direct.len() {
+                conn.rx.pace.ends();
+            }
         }
         if n > placed {
             scratch[..carried].copy_from_slice(&conn.rx.carry);

@@ -15,7 +15,7 @@ use super::{
     pressure::ASKED_MAX,
     receive::{Broken, arrival, wants_ack},
 };
-use crate::frame::head::{Header, RtsIndex};
+use crate::frame::head::{HeadFlags, Header, RtsIndex};
 
 impl<L: Lock> Core<L> {
     /// The peer announces a message.
@@ -36,7 +36,7 @@ impl<L: Lock> Core<L> {
         let arrival = arrival(sender, header, header.message_len());
         ep.stats.received += 1;
         match context.inbox.take_receive(&arrival) {
-            Some(receive) => self.ask(conn, index, receive, arrival, ack),
+            Some(receive) => self.ask(conn, index, receive, arrival, ack, true),
             None => {
                 ep.stats.unexpected += 1;
                 context.inbox.keep(&arrival, Body::Announced { conn: me, index, ack });
@@ -45,7 +45,7 @@ impl<L: Lock> Core<L> {
         Ok(())
     }
 
-    /// Asks for the bytes of an announced message.
+    /// Asks for the bytes of an announced message, whose receive was `posted` before it was announced.
     pub(super) fn ask<S>(
         &mut self,
         conn: &mut Conn<S>,
@@ -53,9 +53,14 @@ impl<L: Lock> Core<L> {
         receive: Receive,
         arrival: Arrival,
         ack: bool,
+        posted: bool,
     ) {
         conn.asked.insert(index, Asked { receive: Some(receive), arrival, ack });
-        conn.tx.control.push_back(Control::Head(Header::cts(index)));
+        let mut header = Header::cts(index);
+        if posted && conn.extensions {
+            header = header.with_flags(HeadFlags::POSTED);
+        }
+        conn.tx.control.push_back(Control::Head(header));
     }
 
     /// Asks for the bytes of an announced message that nobody wants.
@@ -80,6 +85,7 @@ impl<L: Lock> Core<L> {
     ) -> Result<(), Broken> {
         let index = header.index().ok_or(Errno::EPROTO)?;
         let op = conn.announced.remove(&index).ok_or(Errno::EPROTO)?;
+        conn.tx.trust.learn(header.flags().contains(HeadFlags::POSTED));
         conn.tx.control.push_back(Control::Announced { index, op });
         Ok(())
     }

@@ -42,6 +42,8 @@ bitflags! {
         const DELIVERY_COMPLETE = 0x0004;
         /// Acknowledge when the payload is in persistent memory.
         const COMMIT_COMPLETE = 0x0008;
+        /// In a CTS of our own kind: a receive was there before the message was announced.
+        const POSTED = 0x0010;
     }
 }
 

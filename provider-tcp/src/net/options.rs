@@ -72,6 +72,14 @@ pub(super) fn bind_without_port(fd: BorrowedFd<'_>) -> Result<()> {
     set(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
+/// Has the kernel tell of bytes when there are `count` of them, or no room for more (`SO_RCVLOWAT`,
+/// socket(7); it makes room for them as far as it may).
+pub(super) fn set_low_water_mark(fd: BorrowedFd<'_>, count: usize) {
+    let count = libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX);
+    // Without it, bytes are told of earlier.
+    let _ = set(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, count);
+}
+
 /// What the kernel knows of a connected socket's peer.
 pub(super) fn life(fd: BorrowedFd<'_>) -> Option<Life> {
     // SAFETY: plain numbers, for which all zeroes are a value.

@@ -104,6 +104,10 @@ impl Stream for Socket {
         memory::receive(self.fd.as_fd(), data, rest)
     }
 
+    fn wait_for(&mut self, count: usize) {
+        options::set_low_water_mark(self.fd.as_fd(), count);
+    }
+
     fn local(&self) -> Result<SocketAddr> {
         getsockname(&self.fd)?.try_into().map_err(|_| Errno::new(libc::EAFNOSUPPORT))
     }

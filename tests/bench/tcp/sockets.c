@@ -2,9 +2,11 @@
 /*
  * The limit: what non-blocking sockets do where nobody looks at what they carry.
  *
- *	sockets server|client NODE PORT latency|rate|bandwidth COUNT
+ *	sockets server|client NODE PORT latency|rate|calls|bandwidth COUNT
  *
- * A window leaves in as few system calls as the socket takes.
+ * A window leaves in as few system calls as the socket takes. With "calls" it is the window of "rate"
+ * with a call for each message, the first of which leaves at once and the last with all others: the
+ * limit for whoever must not keep a message until its next call.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -14,7 +16,7 @@
 
 #include "measure.h"
 
-static int fd;
+static int fd, one_by_one;
 static size_t to_come;
 
 static void expect(int count, size_t size)
@@ -28,7 +30,9 @@ static void send_all(int count, size_t size)
 	const char *at = outgoing;
 
 	while (left) {
-		ssize_t n = send(fd, at, left, MSG_DONTWAIT | MSG_NOSIGNAL);
+		size_t part = one_by_one ? size : left;
+		int held = part < left && at != outgoing ? MSG_MORE : 0;
+		ssize_t n = send(fd, at, part, MSG_DONTWAIT | MSG_NOSIGNAL | held);
 
 		if (n < 0 && errno != EAGAIN)
 			fail("send: %s", strerror(errno));
@@ -62,7 +66,10 @@ int main(int argc, char **argv)
 	int is_server, on = 1, listener;
 
 	if (argc != 6)
-		fail("usage: sockets server|client NODE PORT latency|rate|bandwidth COUNT");
+		fail("usage: sockets server|client NODE PORT latency|rate|calls|bandwidth COUNT");
+	one_by_one = !strcmp(argv[4], "calls");
+	if (one_by_one)
+		argv[4] = "rate";
 	is_server = !strcmp(argv[1], "server");
 	address.sin_port = htons((uint16_t) atoi(argv[3]));
 	if (inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)

@@ -40,6 +40,8 @@ struct Way {
     bytes: VecDeque<u8>,
     /// So many of them are not delivered yet.
     held: usize,
+    /// As many are told of, unless there is no room for more; zero is one.
+    mark: usize,
     /// Nothing more will come.
     ended: bool,
     /// A connection message comes first, and leaves whole.
@@ -261,6 +263,11 @@ impl Stream for TestStream {
         Ok(n)
     }
 
+    fn wait_for(&mut self, count: usize) {
+        let Some(at) = self.at else { return };
+        self.world.lock().connections[at].ways[1 - self.side].mark = count;
+    }
+
     fn local(&self) -> Result<SocketAddr> {
         Ok(self.world.lock().connections[self.at.ok_or(Errno::ENOTCONN)?].ends[self.side])
     }
@@ -406,7 +413,9 @@ impl Net for TestNet {
             let ended = connection.is_none_or(|connection| connection.reset);
             let read = connection.is_some_and(|connection| {
                 let way = &connection.ways[1 - side];
-                way.bytes.len() > way.held || way.ended
+                let there = way.bytes.len() - way.held;
+                let full = way.bytes.len() >= world.script.room;
+                way.ended || there >= way.mark.max(1) || (there != 0 && full)
             });
             let write = connection
                 .is_some_and(|connection| connection.ways[*side].bytes.len() < world.script.room);

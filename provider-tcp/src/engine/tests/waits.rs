@@ -48,6 +48,59 @@ fn messages_are_announced_to_our_own_kind_only() {
     }
 }
 
+/// Large messages leave at once as long as their receives are there before them.
+#[test]
+fn receives_that_wait_save_announcements() {
+    const COUNT: usize = 12;
+    for (posted, announced) in [(true, 2), (false, COUNT)] {
+        let (mut a, mut b) = acquainted();
+        let (mut from, mut to) = (pattern(2, 600_000), vec![0; 600_000]);
+        for n in 0..COUNT {
+            to.fill(0);
+            if posted {
+                b.trecv(2, 2, &mut to);
+            }
+            a.send(meta(1, n), Some(2), &[iov(&mut from)]).unwrap();
+            settle(&mut [&mut a, &mut b]);
+            if !posted {
+                b.trecv(2, 2, &mut to);
+                settle(&mut [&mut a, &mut b]);
+            }
+            assert_eq!((a.sent().len(), b.received()[0].ok().len), (1, from.len()));
+            assert!(to == from);
+        }
+        assert_eq!(a.state().stats.rendezvous, announced as u64);
+    }
+}
+
+/// The bytes of large messages are read in fewer calls where they come one behind the other.
+#[test]
+fn a_stream_of_large_messages_is_read_in_batches() {
+    let reads = |turns: bool| {
+        let (shared, mut a, mut b) =
+            pair(Script { chunk: 32 << 10, room: 2 << 20, late: 0, seed: 1 });
+        let mut from = pattern(3, 300_000);
+        let mut to = [vec![0; 300_000], vec![0; 300_000], vec![0; 300_000], vec![0; 300_000]];
+        let before = shared.calls().1;
+        for to in &mut to {
+            b.recv(RecvOp { iov: &[iov(to)], tagged: false, ..want(1, 0) }).unwrap();
+            a.send(meta(1, 1), None, &[iov(&mut from)]).unwrap();
+            if turns {
+                settle(&mut [&mut a, &mut b]);
+                let (mut word, mut room) = (pattern(4, 8), vec![0; 8]);
+                a.trecv(3, 3, &mut room);
+                b.send(meta(0, 3), Some(3), &[iov(&mut word)]).unwrap();
+                settle(&mut [&mut a, &mut b]);
+            }
+        }
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(b.received().len(), to.len());
+        assert!(to.iter().all(|to| *to == from));
+        shared.calls().1 - before
+    };
+    assert!(reads(false) < reads(true), "{} {}", reads(false), reads(true));
+}
+
 /// Messages that nobody receives, more than are kept for nobody, do not keep an answer away.
 #[test]
 fn a_read_behind_what_nobody_receives() {

@@ -25,10 +25,12 @@ pub enum HeadError {
         extensions: bool,
     },
     /// Flags without a meaning.
-    #[error("message header: flags {found:#06x}, accepted are the bits of 0x008f")]
+    #[error("message header: flags {found:#06x}, accepted are the bits of {accepted:#06x}")]
     Flags {
         /// What was there.
         found: u16,
+        /// All that could be.
+        accepted: u16,
     },
     /// A header of another length than its contents have.
     #[error("message header of {op:?}: header size {found}, accepted is {accepted}")]

@@ -47,8 +47,10 @@ pub fn parse(
         op = Op::Ack;
     }
     let raw_flags = endian.u16([f0, f1]);
-    let Some(flags) = HeadFlags::from_bits(raw_flags & !IGNORED) else {
-        return Err(HeadError::Flags { found: raw_flags });
+    let accepted = accepted_flags(op, extensions);
+    let Some(flags) = HeadFlags::from_bits(raw_flags & !IGNORED).filter(|f| accepted.contains(*f))
+    else {
+        return Err(HeadError::Flags { found: raw_flags, accepted: accepted.bits() | IGNORED });
     };
 
     let wide = if extensions { count } else { 0 };
@@ -152,6 +154,16 @@ fn check_payload(
         [len, payload_len, accepted.unwrap_or(usize::MAX)].map(|len| len as u64);
     let accepted = Sizes::Exactly(len.saturating_add(accepted));
     Err(HeadError::Size { op, found: len + payload_len, accepted })
+}
+
+/// Flags that mean something in a kind of message.
+#[inline]
+const fn accepted_flags(op: Op, extensions: bool) -> HeadFlags {
+    if extensions && matches!(op, Op::Cts) {
+        HeadFlags::all()
+    } else {
+        HeadFlags::all().difference(HeadFlags::POSTED)
+    }
 }
 
 #[cold]

@@ -276,6 +276,8 @@ fn any_header() -> impl Strategy<Value = Header> {
     ];
     let flags = any::<u16>().prop_map(HeadFlags::from_bits_truncate);
     (plain, any::<Option<u64>>(), flags).prop_map(|(header, data, flags)| {
+        let only_in_cts = HeadFlags::POSTED;
+        let flags = if header.op() == Op::Cts { flags } else { flags.difference(only_in_cts) };
         let header = header.with_flags(flags);
         data.map_or(header, |data| header.with_cq_data(data))
     })

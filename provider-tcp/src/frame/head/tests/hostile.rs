@@ -20,11 +20,25 @@ fn version_and_op() {
 
 #[test]
 fn flags() {
-    for bit in (0..16).filter(|bit| 0x008f >> bit & 1 == 0) {
-        let flags = (1u16 << bit).to_ne_bytes();
-        let error = HeadError::Flags { found: 1 << bit };
-        assert_eq!(refused(&with(Op::Tagged, &[(2, &flags)])), error);
+    for (op, accepted) in [(Op::Tagged, 0x008f), (Op::Rts, 0x008f), (Op::Cts, 0x009f)] {
+        for bit in (0..16).filter(|bit| accepted >> bit & 1 == 0) {
+            let flags = (1u16 << bit).to_ne_bytes();
+            let error = HeadError::Flags { found: 1 << bit, accepted };
+            assert_eq!(refused(&with(op, &[(2, &flags)])), error);
+        }
     }
+}
+
+/// What only our own kind says is nothing that others may say.
+#[test]
+fn a_posted_receive_is_told_to_our_own_kind() {
+    let posted = bytes(&sample(Op::Cts).with_flags(HeadFlags::POSTED), Endian::Native);
+    let parsed = outcome(&posted, Endian::Native, true);
+    assert!(
+        matches!(parsed, Ok(Outcome::Whole(header, ..)) if header.flags() == HeadFlags::POSTED)
+    );
+    let error = HeadError::Flags { found: 0x0010, accepted: 0x008f };
+    assert_eq!(outcome(&posted, Endian::Native, false), Err(error));
 }
 
 /// Every header size but the right one, for every kind.
