@@ -12,6 +12,7 @@ use std::{
 use crate::{
     Errno, Result,
     api::Endpoint,
+    fork::Owner,
     sync::{AtomicBool, Ordering},
     wait::{Deadline, Signal, WaitSet, sleep_on},
 };
@@ -20,7 +21,7 @@ use crate::{
 pub struct AutoProgress {
     stop: Arc<Stop>,
     /// The process that has the thread: a forked child has only this description of it.
-    owner: u32,
+    owner: Owner,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -52,7 +53,7 @@ impl AutoProgress {
             .name("percale-progress".into())
             .spawn(move || run(&weak, &told, &wait))
             .map_err(|e| Errno::new(e.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        Ok(Self { stop, owner: std::process::id(), thread: Some(thread) })
+        Ok(Self { stop, owner: Owner::here(), thread: Some(thread) })
     }
 }
 
@@ -77,7 +78,7 @@ fn run<E: Endpoint>(endpoint: &Weak<E>, stop: &Stop, wait: &WaitSet) {
 
 impl Drop for AutoProgress {
     fn drop(&mut self) {
-        if self.owner != std::process::id() {
+        if !self.owner.is_here() {
             // Neither is the thread here to be joined, nor the parent's to be stopped.
             std::mem::forget(self.thread.take());
             return;

@@ -1,138 +1,113 @@
-//! SETUP. What a forked child must not keep: the descriptors by which a process is reached, and by
-//! which its peers learn of its end. A child that only sleeps would hold them beyond its parent's
-//! end; one that uses what it has inherited would take its parent's bytes.
+//! SETUP. What a fork means for a process's objects: they stay the parent's.
 //!
-//! A handler in the child puts an unconnected socket in each one's place, so that the number stays
-//! the child's copy of the owner to close. It runs where only async-signal-safe calls are allowed:
-//! no lock, no allocation.
+//! A child has copies of objects whose other ends it does not know, of locks that threads hold which it
+//! does not have, and of descriptors by which peers would learn of its parent's end. So
+//!
+//! * descriptors of that kind are [`NotInherited`],
+//! * process-wide tables are [`ForkSafe`],
+//! * and an object asks its [`Owner`] before it does anything that touches others.
+//!
+//! Handlers of `pthread_atfork(3)` see to it. Children made by `clone(2)` pass them by.
 
-use std::{
-    os::fd::{AsRawFd, BorrowedFd, RawFd},
-    ptr,
-    sync::{
-        Once,
-        atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering},
-    },
+mod descriptors;
+mod mutex;
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
-/// A place for one descriptor. Places are never freed, only used again.
-struct Place {
-    fd: AtomicI32,
-    /// The file behind it.
-    inode: AtomicU64,
-    next: AtomicPtr<Self>,
+pub use descriptors::NotInherited;
+pub use mutex::ForkSafe;
+
+/// Forks between the first process that this library was used in and this one.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// The process that an object belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    generation: u32,
+    /// For children that the handlers have not seen. Alone it tells less: a descendant may have its
+    /// ancestor's id, and so may a child in another PID namespace.
+    pid: u32,
 }
 
-/// No descriptor.
-const FREE: RawFd = -1;
-/// Being taken; no descriptor either.
-const TAKEN: RawFd = -2;
+impl Owner {
+    /// This process.
+    pub fn here() -> Self {
+        watch();
+        Self { generation: GENERATION.load(Ordering::Relaxed), pid: std::process::id() }
+    }
 
-static PLACES: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
+    /// Its id, as it was for itself.
+    pub const fn pid(self) -> u32 {
+        self.pid
+    }
 
-/// A descriptor that children do not keep, for as long as this lives.
-#[derive(Debug)]
-pub struct NotInherited {
-    place: &'static AtomicI32,
-    fd: RawFd,
-}
+    /// Whether that is this process.
+    pub fn is_here(self) -> bool {
+        self == Self::here()
+    }
 
-impl NotInherited {
-    /// Drop it before the descriptor's owner.
-    pub fn new(file: BorrowedFd<'_>) -> Self {
-        static HANDLER: Once = Once::new();
-        HANDLER.call_once(|| {
-            // SAFETY: the handler does what one may do in a child of a process with threads.
-            // Without memory for it, children keep the descriptors.
-            let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        });
-        let fd = file.as_raw_fd();
-        let taken = |place: &&'static Place| {
-            place.fd.compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
-        let place = places().find(taken).unwrap_or_else(add_place);
-        place.inode.store(inode(fd).unwrap_or(0), Ordering::Relaxed);
-        place.fd.store(fd, Ordering::Release);
-        Self { place: &place.fd, fd }
+    /// Whether `object` is another process's, and only a copy of it here. Then the copy stays as it is
+    /// for as long as this process lives, not even dropped: a thread of the owner may have been
+    /// changing it when the process forked.
+    pub fn abandons<T>(self, object: &Arc<T>) -> bool {
+        let elsewhere = !self.is_here();
+        if elsewhere {
+            std::mem::forget(object.clone());
+        }
+        elsewhere
     }
 }
 
-impl Drop for NotInherited {
-    fn drop(&mut self) {
-        // Not in a child, where it is free already and may be another's.
-        let _ = self.place.compare_exchange(self.fd, FREE, Ordering::AcqRel, Ordering::Relaxed);
+/// Has `disown` run in each child. It may do what is async-signal-safe. The first one stays.
+pub fn in_each_child(disown: fn()) {
+    watch();
+    let _ = DISOWN.set(disown);
+}
+
+static DISOWN: OnceLock<fn()> = OnceLock::new();
+
+/// Installs the handlers. Without memory for them, children are told apart by their ids alone.
+fn watch() {
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    if !WATCHED.load(Ordering::Relaxed) && !WATCHED.swap(true, Ordering::Relaxed) {
+        // SAFETY: the handlers are safe to be run by whoever forks; that of the child does what one may
+        // do in a child of a process with threads.
+        let _ = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     }
 }
 
-fn add_place() -> &'static Place {
-    let place: &'static Place = Box::leak(Box::new(Place {
-        fd: AtomicI32::new(TAKEN),
-        inode: AtomicU64::new(0),
-        next: AtomicPtr::new(PLACES.load(Ordering::Acquire)),
-    }));
-    let at = ptr::from_ref(place).cast_mut();
-    while let Err(first) = PLACES.compare_exchange(
-        place.next.load(Ordering::Relaxed),
-        at,
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    ) {
-        place.next.store(first, Ordering::Relaxed);
-    }
-    place
+extern "C" fn before() {
+    mutex::hold_all();
 }
 
-fn places() -> impl Iterator<Item = &'static Place> {
-    // SAFETY: what is in the list was leaked by `add_place`, and only shared references to it exist.
-    let at = |place: &AtomicPtr<Place>| unsafe { place.load(Ordering::Acquire).as_ref() };
-    std::iter::successors(at(&PLACES), move |place| at(&place.next))
+extern "C" fn in_parent() {
+    mutex::release_all();
 }
 
 extern "C" fn in_child() {
-    let mut other = FREE;
-    for place in places() {
-        let fd = place.fd.swap(FREE, Ordering::Relaxed);
-        // A program may have closed what is not its own, and the number be another file's.
-        if fd < 0 || inode(fd) != Some(place.inode.load(Ordering::Relaxed)) {
-            continue;
-        }
-        // SAFETY: async-signal-safe calls on a number that the owner of the file still holds, as it
-        // has not dropped its `NotInherited`; it stays an open file.
-        unsafe {
-            if other < 0 {
-                other = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
-            }
-            if other >= 0 {
-                libc::dup3(other, fd, libc::O_CLOEXEC);
-            }
-        }
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    descriptors::replace_all();
+    if let Some(disown) = DISOWN.get() {
+        disown();
     }
-    if other >= 0 {
-        // SAFETY: the socket was opened above, and nobody else knows of it.
-        unsafe { libc::close(other) };
-    }
-}
-
-/// What tells one open socket from another; files of the kernel's own kinds may share one.
-fn inode(fd: RawFd) -> Option<u64> {
-    // SAFETY: plain numbers, for which all zeroes are a value.
-    let mut about: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: the structure is writable for the call, which is async-signal-safe.
-    (unsafe { libc::fstat(fd, &raw mut about) } == 0).then_some(about.st_ino)
+    mutex::release_all();
 }
 
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests {
-    use std::os::{fd::AsFd, unix::net::UnixStream};
-
     use super::*;
 
-    /// The exit code of a child that runs `check`, which allocates nothing.
-    fn in_a_child(check: impl FnOnce() -> bool) -> i32 {
-        // SAFETY: the child makes system calls only, and ends without running anything of ours.
+    /// The exit code of a child that runs `check`, which must not depend on threads of ours.
+    pub(super) fn in_a_child(check: impl FnOnce() -> bool) -> i32 {
+        // SAFETY: the child ends without running anything else of ours.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0);
         if pid == 0 {
+            // SAFETY: async-signal-safe: a child that hangs is ended.
+            unsafe { libc::alarm(10) };
             let good = check();
             // SAFETY: ends the child.
             unsafe { libc::_exit(i32::from(!good)) };
@@ -144,35 +119,27 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_another_file_under_the_number() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let kept = NotInherited::new(ours.as_fd());
-        let fd = ours.as_raw_fd();
-        let parents = inode(fd);
-        assert_eq!(in_a_child(|| inode(fd).is_some() && inode(fd) != parents), 0);
-        // Closed there, it is open here.
-        assert_eq!(in_a_child(|| fd >= 0 && unsafe_close(fd)), 0);
-        assert_eq!(rustix::io::write(&ours, b"x"), Ok(1));
-        drop(kept);
-        assert_eq!(in_a_child(|| inode(fd) == parents), 0);
-        drop(theirs);
-    }
-
-    fn unsafe_close(fd: RawFd) -> bool {
-        // SAFETY: in a child that ends without using it again.
-        unsafe { libc::close(fd) == 0 }
+    fn a_child_is_another_owner_and_so_is_its_child() {
+        let owner = Owner::here();
+        assert!(owner.is_here());
+        assert_eq!(
+            in_a_child(|| {
+                let own = Owner::here();
+                !owner.is_here() && in_a_child(|| !owner.is_here() && !own.is_here()) == 0
+            }),
+            0
+        );
+        let reused = Owner { generation: owner.generation.wrapping_sub(2), ..owner };
+        assert!(!reused.is_here(), "the process's id may have been an ancestor's");
+        assert!(owner.is_here());
     }
 
     #[test]
-    fn a_number_that_is_another_files_is_left_alone() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let fd = ours.as_raw_fd();
-        let kept = NotInherited::new(ours.as_fd());
-        // As a program does that closes everything: the number becomes another socket's.
-        // SAFETY: `ours` stays an open socket.
-        assert_eq!(unsafe { libc::dup2(theirs.as_raw_fd(), fd) }, fd);
-        let its = inode(fd);
-        assert_eq!(in_a_child(|| inode(fd) == its), 0);
-        drop(kept);
+    fn what_a_child_abandons_is_not_dropped() {
+        let (owner, object) = (Owner::here(), Arc::new(()));
+        assert!(!owner.abandons(&object));
+        let counted = || owner.abandons(&object) && Arc::strong_count(&object) == 2;
+        assert_eq!(in_a_child(counted), 0);
+        assert_eq!(Arc::strong_count(&object), 1);
     }
 }

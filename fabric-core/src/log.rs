@@ -15,7 +15,7 @@ mod site;
 use std::{
     fmt,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicU8, Ordering::Relaxed},
     },
 };
@@ -24,7 +24,7 @@ pub use config::{Config, NameList};
 pub use sink::{Record, Sink, Writer};
 pub use site::{Held, Site};
 
-use crate::{Errno, Result};
+use crate::{Errno, Result, fork::ForkSafe};
 
 /// How much a message matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,7 +134,7 @@ impl Subsys {
 const UNSET: u8 = u8::MAX;
 /// The most talkative level that anything listens to; a level above it is dropped unseen.
 static THRESHOLD: AtomicU8 = AtomicU8::new(UNSET);
-static STATE: RwLock<Option<State>> = RwLock::new(None);
+static STATE: ForkSafe<Option<State>> = ForkSafe::new(None);
 
 #[derive(Clone)]
 struct State {
@@ -213,7 +213,7 @@ pub fn interval_ms() -> u64 {
 
 /// Hands all messages to `sink` until [`restore`]; a second one is `EALREADY`.
 pub fn replace(sink: Arc<dyn Sink>) -> Result<()> {
-    let mut guard = STATE.write().unwrap_or_else(PoisonError::into_inner);
+    let mut guard = STATE.lock();
     let state = guard.get_or_insert_with(State::from_env);
     if state.replaced.is_some() {
         return Err(Errno::EALREADY);
@@ -225,17 +225,14 @@ pub fn replace(sink: Arc<dyn Sink>) -> Result<()> {
 
 /// Ends [`replace`]: messages go where the configuration says again.
 pub fn restore() {
-    let mut guard = STATE.write().unwrap_or_else(PoisonError::into_inner);
+    let mut guard = STATE.lock();
     let state = guard.get_or_insert_with(State::from_env);
     state.replaced = None;
     THRESHOLD.store(state.threshold(), Relaxed);
 }
 
 fn state() -> State {
-    if let Some(state) = &*STATE.read().unwrap_or_else(PoisonError::into_inner) {
-        return state.clone();
-    }
-    let mut guard = STATE.write().unwrap_or_else(PoisonError::into_inner);
+    let mut guard = STATE.lock();
     let state = guard.get_or_insert_with(State::from_env);
     THRESHOLD.store(state.threshold(), Relaxed);
     state.clone()

@@ -15,7 +15,7 @@ mod ports;
 use std::{
     collections::HashSet,
     ffi::{CStr, CString},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::MutexGuard,
 };
 
 pub use conf::{Setting, Where, faults, lookup};
@@ -24,7 +24,7 @@ pub use known::{KNOWN, Known, Refused, refused};
 pub use near::{Suspect, nearest, suspects, warn_of_mistakes};
 pub use ports::TcpPorts;
 
-use crate::{Errno, Result};
+use crate::{Errno, Result, fork::ForkSafe};
 
 /// The type of a variable: `enum fi_param_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,10 +95,10 @@ struct Defined {
     help: String,
 }
 
-static DEFINED: Mutex<Vec<Defined>> = Mutex::new(Vec::new());
+static DEFINED: ForkSafe<Vec<Defined>> = ForkSafe::new(Vec::new());
 
 fn defined() -> MutexGuard<'static, Vec<Defined>> {
-    let mut guard = DEFINED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut guard = DEFINED.lock();
     if guard.is_empty() {
         guard.extend(KNOWN.iter().map(|known| Defined {
             name: known.name.to_owned(),
@@ -165,9 +165,9 @@ pub fn list() -> Vec<Listed> {
 
 /// Keeps text for the life of the process, once for each distinct value.
 fn intern(text: String) -> Result<&'static CStr> {
-    static TEXTS: Mutex<Option<HashSet<&'static CStr>>> = Mutex::new(None);
+    static TEXTS: ForkSafe<Option<HashSet<&'static CStr>>> = ForkSafe::new(None);
     let text = CString::new(text).map_err(|_| Errno::EINVAL)?;
-    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut texts = TEXTS.lock();
     let texts = texts.get_or_insert_with(HashSet::new);
     if let Some(kept) = texts.get(text.as_c_str()) {
         return Ok(kept);

@@ -15,6 +15,7 @@ use crate::{
     engine::Stats,
     eq::{EventQueue, RequestHandle},
     flags::Flags,
+    fork::Owner,
     lock::{Access, Guarded, Lock},
     log::Subsys,
     mem::Buffers,
@@ -90,7 +91,7 @@ pub struct RdmEndpoint<E: RdmEngine> {
     caps: Flags,
     sizes: Sizes,
     /// The process that has opened it.
-    owner: u32,
+    owner: Owner,
 }
 
 /// What the lock guards.
@@ -166,7 +167,7 @@ impl<E: RdmEngine> Endpoint for RdmEndpoint<E> {
             rx_flags: info.rx.as_ref().map_or(Flags::empty(), |rx| rx.op_flags),
             caps: info.caps,
             sizes,
-            owner: std::process::id(),
+            owner: Owner::here(),
         }))
     }
 
@@ -205,12 +206,11 @@ impl<E: RdmEngine> Endpoint for RdmEndpoint<E> {
     }
 
     fn close(self: &Arc<Self>) {
-        if !self.bindings.stop(self) {
+        if self.owner.abandons(self) || !self.bindings.stop(self) {
             return;
         }
         let mut state = self.engine.lock();
-        // What a forked child has inherited is its parent's, too.
-        if state.enabled && self.owner == std::process::id() {
+        if state.enabled {
             state.engine.settle();
         }
         state.enabled = false;

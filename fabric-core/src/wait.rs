@@ -19,7 +19,7 @@ use rustix::{
     io::Errno as Sys,
 };
 
-use crate::{Errno, Result};
+use crate::{Errno, Result, fork::Owner};
 pub use signal::Signal;
 pub use timer::Timer;
 
@@ -28,13 +28,13 @@ pub use timer::Timer;
 pub struct WaitSet {
     epoll: OwnedFd,
     /// A forked child shares what is watched with its parent, and must not change it.
-    owner: u32,
+    owner: Owner,
 }
 
 impl WaitSet {
     /// Opens one, close-on-exec.
     pub fn new() -> Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, owner: std::process::id() })
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, owner: Owner::here() })
     }
 
     /// Watches `fd` for reading. Watching one twice is harmless.
@@ -47,7 +47,7 @@ impl WaitSet {
 
     /// Stops watching.
     pub fn remove(&self, fd: BorrowedFd<'_>) {
-        if self.owner == std::process::id() {
+        if self.owner.is_here() {
             // Not watched any more is what was asked for.
             let _ = epoll::delete(&self.epoll, fd);
         }

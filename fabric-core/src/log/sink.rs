@@ -3,8 +3,7 @@
 use std::{
     fmt,
     fs::{File, OpenOptions},
-    io::Write,
-    os::unix::fs::OpenOptionsExt,
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -133,11 +132,24 @@ impl Sink for Writer {
         // written has nowhere to complain.
         let line = format!("{record}\n");
         let _ = match &self.0 {
-            Target::Stderr => std::io::stderr().write_all(line.as_bytes()),
-            Target::Stdout => std::io::stdout().write_all(line.as_bytes()),
-            Target::File(file) => (&*file).write_all(line.as_bytes()),
+            Target::Stderr => write_all(&std::io::stderr(), line.as_bytes()),
+            Target::Stdout => write_all(&std::io::stdout(), line.as_bytes()),
+            Target::File(file) => write_all(file, line.as_bytes()),
         };
     }
+}
+
+/// Without the locks of the standard streams, which another thread may have when the process forks.
+fn write_all(file: &impl AsFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(file, bytes) {
+            Ok(0) => return Err(rustix::io::Errno::IO),
+            Ok(written) => bytes = &bytes[written..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(reason) => return Err(reason),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
