@@ -19,7 +19,7 @@ use crate::{
         ext::{fi_ops_log, fi_provider, fid_logging},
         fid::{fi_ops, fid},
     },
-    object::{self, CObject, from_fid},
+    object::{self, CObject, Shell, from_fid},
     panic::{guard, status},
     params::provider_name,
     text,
@@ -140,10 +140,8 @@ pub(crate) fn open(context: *mut c_void) -> Result<*mut fid> {
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    guard(|| {
-        // SAFETY: the caller passes an object.
-        status(unsafe { from_fid::<LogObject>(fid) }.and_then(|shell| shell.retire().map(drop)))
-    })
+    // SAFETY: the caller passes an object that nobody else closes now.
+    unsafe { object::close(fid, |shell: &Shell<LogObject>| shell.retire().map(drop)) }
 }
 
 /// `fi_import_fid`: messages go to the application's object until that is closed.

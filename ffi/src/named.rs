@@ -24,8 +24,8 @@ use crate::{
         fid::{fi_ops, fid},
     },
     logging,
-    object::{self, CObject, from_fid},
-    panic::{guard, status},
+    object::{self, CObject, Shell},
+    panic::status,
     text,
 };
 
@@ -91,10 +91,8 @@ fn explain(context: *mut c_void) -> Result<*mut fid> {
 const OPS: &fi_ops = &fi_ops { close, ..fi_ops::UNSUPPORTED };
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    guard(|| {
-        // SAFETY: the caller passes an object.
-        status(unsafe { from_fid::<Explanation>(fid) }.and_then(|shell| shell.retire().map(drop)))
-    })
+    // SAFETY: the caller passes an object that nobody else closes now.
+    unsafe { object::close(fid, |shell: &Shell<Explanation>| shell.retire().map(drop)) }
 }
 
 #[cfg(test)]

@@ -4,6 +4,10 @@
 //! Rust object. Shells are type-stable: they are never given back to the allocator, only reused for
 //! the same Rust type, and not before [`QUARANTINE`] further closes of that type. So a pointer that
 //! an application uses after closing is recognised: its class is 0, its tables answer `-FI_EINVAL`.
+//!
+//! A forked child has copies of its parent's shells, and they are emptied before it sees them. Calls
+//! on them are `-FI_EOPNOTSUPP` and closing them does nothing: no lock is taken that a thread of the
+//! parent may have held, and what is behind stays as it was.
 
 mod head;
 mod pool;
@@ -16,11 +20,20 @@ use std::sync::{
     atomic::{AtomicPtr, AtomicUsize, Ordering},
 };
 
-use core::{any::TypeId, cell::UnsafeCell, ffi::c_void, ptr::NonNull};
+use core::{
+    any::TypeId,
+    cell::UnsafeCell,
+    ffi::{c_int, c_void},
+    marker::PhantomData,
+    ptr::NonNull,
+};
 
-use fabric_core::{Errno, Result};
+use fabric_core::{Errno, Result, log::Subsys};
 
-use crate::abi::{constants::FI_CLASS_UNSPEC, fid::fid};
+use crate::{
+    abi::{constants::FI_CLASS_UNSPEC, fid::fid},
+    panic::{guard, status},
+};
 
 /// A Rust object that C can hold.
 pub trait CObject: Send + Sync + Sized + 'static {
@@ -36,8 +49,16 @@ pub struct Shell<T: CObject> {
     head: UnsafeCell<T::Head>,
     /// Tells apart types of one class; same place in every shell of that class.
     kind: TypeId,
-    /// From `Arc::into_raw`; null in a closed shell.
-    payload: AtomicPtr<T>,
+    content: Content,
+    of: PhantomData<Arc<T>>,
+}
+
+/// What is in a shell, whatever its type.
+struct Content {
+    /// From `Arc::into_raw`; null in a closed shell, and in a child's copy of its parent's.
+    payload: AtomicPtr<()>,
+    /// That of the shell made before.
+    next: AtomicPtr<Self>,
 }
 
 // SAFETY: `payload` is an `Arc` of a `Send + Sync` type. `head` is written before C sees the shell
@@ -62,19 +83,50 @@ pub fn open<T: CObject>(payload: Arc<T>, context: *mut c_void, mut head: T::Head
     let opened = unsafe { shell.as_ref() };
     // SAFETY: as above; nobody else reads or writes the head.
     unsafe { opened.head.get().write(head) };
-    opened.payload.store(Arc::into_raw(payload).cast_mut(), Ordering::Release);
+    opened.content.payload.store(Arc::into_raw(payload).cast_mut().cast(), Ordering::Release);
     // Release: pairs with the Acquire in `from_fid`, which must find the rest written.
     opened.class().store(T::CLASS, Ordering::Release);
     shell.as_ptr().cast()
 }
 
 /// The live shell behind a pointer that C passes as an argument. `EINVAL` for null, for an object
-/// of another class or provider, and for a closed one.
+/// of another class or provider, and for a closed one; `EOPNOTSUPP` for one of the parent process.
 ///
 /// # Safety
 /// `fid` is null or an object that this library or the application made; if it is open, it is not
 /// closed while the result is in use.
 pub unsafe fn from_fid<'a, T: CObject>(fid: *mut fid) -> Result<&'a Shell<T>> {
+    // SAFETY: this function's own contract.
+    let shell = unsafe { find(fid) }?;
+    shell.payload().map(|_| shell)
+}
+
+/// A slot `close` of C: has `close` retire the object, unless something is in its way. A copy of the
+/// parent process's object is closed without being touched.
+///
+/// # Safety
+/// As for [`from_fid`]; nobody else closes the object now.
+pub unsafe fn close<T: CObject>(
+    fid: *mut fid,
+    close: impl FnOnce(&Shell<T>) -> Result<()>,
+) -> c_int {
+    guard(|| {
+        // SAFETY: this function's own contract.
+        status(unsafe { find::<T>(fid) }.and_then(|shell| {
+            if shell.content.payload.load(Ordering::Acquire).is_null() {
+                shell.end().map(drop)
+            } else {
+                close(shell)
+            }
+        }))
+    })
+}
+
+/// The shell of an object that has not been closed.
+///
+/// # Safety
+/// As for [`from_fid`].
+unsafe fn find<'a, T: CObject>(fid: *mut fid) -> Result<&'a Shell<T>> {
     if fid.is_null() || !fid.cast::<Shell<T>>().is_aligned() {
         return Err(Errno::EINVAL);
     }
@@ -91,8 +143,7 @@ pub unsafe fn from_fid<'a, T: CObject>(fid: *mut fid) -> Result<&'a Shell<T>> {
         return Err(Errno::EINVAL);
     }
     // SAFETY: the type has been checked, shells live forever.
-    let shell = unsafe { &*shell };
-    shell.payload().map(|_| shell)
+    Ok(unsafe { &*shell })
 }
 
 /// The object of a call that came through its own table: the table vouches for the type.
@@ -107,14 +158,28 @@ pub unsafe fn call_target<'a, T: CObject>(head: *mut T::Head) -> Result<&'a T> {
 }
 
 impl<T: CObject> Shell<T> {
-    /// The Rust object; `EINVAL` if it has been closed.
+    /// The Rust object; `EINVAL` if it has been closed, `EOPNOTSUPP` if it is the parent process's.
     #[inline(always)]
     pub fn payload(&self) -> Result<&T> {
         // Acquire: pairs with the Release in `open`.
-        let payload = self.payload.load(Ordering::Acquire);
+        let payload = self.content.payload.load(Ordering::Acquire).cast::<T>();
         // SAFETY: not null, so the shell's own reference keeps the object alive; C does not close
         // an object during a call on it.
-        unsafe { payload.as_ref() }.ok_or(Errno::EINVAL)
+        unsafe { payload.as_ref() }.ok_or_else(|| self.why_empty())
+    }
+
+    #[cold]
+    fn why_empty(&self) -> Errno {
+        if self.class().load(Ordering::Acquire) != T::CLASS {
+            return Errno::EINVAL;
+        }
+        fabric_core::warn_few!(
+            "core",
+            Subsys::Core,
+            "an object that the parent process has opened is used in a forked child, which has to \
+             open its own"
+        );
+        Errno::EOPNOTSUPP
     }
 
     /// Another reference to the Rust object.
@@ -142,15 +207,21 @@ impl<T: CObject> Shell<T> {
     ///
     /// Call it when nothing can refuse the close any more.
     pub fn retire(&self) -> Result<Arc<T>> {
+        let payload = self.end()?;
+        // SAFETY: from `Arc::into_raw` in `open`, and handed over once.
+        Ok(unsafe { Arc::from_raw(payload.ok_or(Errno::EOPNOTSUPP)?.as_ptr()) })
+    }
+
+    /// Closes the shell for C. Its reference to the object is the caller's then, if it has one.
+    fn end(&self) -> Result<Option<NonNull<T>>> {
         self.class()
             .compare_exchange(T::CLASS, FI_CLASS_UNSPEC, Ordering::AcqRel, Ordering::Relaxed)
             .map_err(|_| Errno::EINVAL)?;
-        let payload = self.payload.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        let payload = self.content.payload.swap(core::ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: this call won the exchange above, and C uses the object nowhere else.
         unsafe { self.head.get().write(T::Head::closed()) };
         pool::give_back(NonNull::from(self));
-        // SAFETY: from `Arc::into_raw` in `open`; the swap hands its reference over once.
-        Ok(unsafe { Arc::from_raw(payload) })
+        Ok(NonNull::new(payload.cast()))
     }
 
     fn class(&self) -> &AtomicUsize {
@@ -158,6 +229,41 @@ impl<T: CObject> Shell<T> {
         // SAFETY: every head starts with a `fid`; this crate reaches its class only through here
         // and through `from_fid`, atomically, once the shell is shared.
         unsafe { AtomicUsize::from_ptr(&raw mut (*fid).fclass) }
+    }
+}
+
+/// Every shell's content, the newest first.
+static ALL: AtomicPtr<Content> = AtomicPtr::new(core::ptr::null_mut());
+
+impl Content {
+    const fn empty() -> Self {
+        let null: *mut Self = core::ptr::null_mut();
+        Self { payload: AtomicPtr::new(null.cast()), next: AtomicPtr::new(null) }
+    }
+
+    /// Has children find it empty.
+    fn list(&'static self) {
+        fabric_core::fork::in_each_child(empty_all);
+        let this = core::ptr::from_ref(self).cast_mut();
+        let mut first = ALL.load(Ordering::Relaxed);
+        loop {
+            self.next.store(first, Ordering::Relaxed);
+            // Release: pairs with the Acquire in `empty_all`.
+            match ALL.compare_exchange(first, this, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(newer) => first = newer,
+            }
+        }
+    }
+}
+
+/// In a child, which has this thread only: its parent's objects are out of its reach.
+fn empty_all() {
+    let mut at = ALL.load(Ordering::Acquire);
+    // SAFETY: what is in the list is part of shells, which live forever.
+    while let Some(content) = unsafe { at.as_ref() } {
+        content.payload.store(core::ptr::null_mut(), Ordering::Relaxed);
+        at = content.next.load(Ordering::Relaxed);
     }
 }
 

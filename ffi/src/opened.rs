@@ -1,9 +1,9 @@
 //! SETUP. The fabrics and domains that are open, by name: discovery names them in its results, and
 //! knows whether a pointer in hints is one of them without touching what it points to.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
-use fabric_core::attr::Info;
+use fabric_core::{attr::Info, fork::ForkSafe};
 
 use crate::abi::fid::{fid_domain, fid_fabric};
 
@@ -24,7 +24,7 @@ struct Opened {
     names: Names,
 }
 
-static OPENED: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
+static OPENED: ForkSafe<Vec<Opened>> = ForkSafe::new(Vec::new());
 
 /// Notes an object that has just been handed out.
 pub(crate) fn add<T>(object: *const T, names: Names) {
@@ -71,7 +71,7 @@ impl Names {
     }
 }
 
-/// The list is valid after every statement, so a panic elsewhere does not spoil it.
+/// Of this process: a child has nothing open.
 fn lock() -> MutexGuard<'static, Vec<Opened>> {
-    OPENED.lock().unwrap_or_else(PoisonError::into_inner)
+    OPENED.lock_own()
 }

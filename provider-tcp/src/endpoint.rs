@@ -19,6 +19,7 @@ use fabric_core::{
     engine::Stats,
     eq::{Drive, EventQueue, RequestHandle},
     flags::Flags,
+    fork::Owner,
     lock::{Access, SafeLock},
     log::Subsys,
     matching::PeerId,
@@ -69,7 +70,7 @@ pub struct TcpEndpoint {
     caps: Flags,
     sizes: Sizes,
     /// The process that has opened it.
-    owner: u32,
+    owner: Owner,
     /// The connection request that a connected endpoint is to accept.
     request: Option<Arc<Request>>,
     kind: Kind,
@@ -173,7 +174,7 @@ impl Endpoint for TcpEndpoint {
             rx_flags: rx.map_or(Flags::empty(), |rx| rx.op_flags),
             caps: info.caps,
             sizes,
-            owner: std::process::id(),
+            owner: Owner::here(),
         }))
     }
 
@@ -289,14 +290,11 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn close(self: &Arc<Self>) {
-        if !self.bindings.stop(self) {
+        if self.owner.abandons(self) || !self.bindings.stop(self) {
             return;
         }
         let mut engine = self.engine();
-        // The sockets of a forked child are its parent's, too.
-        if self.owner == std::process::id() {
-            settle(&mut engine, self.ep);
-        }
+        settle(&mut engine, self.ep);
         engine.close(self.ep);
         drop(engine);
         self.bindings.release();

@@ -19,6 +19,7 @@ use fabric_core::{
     engine::Stats,
     eq::{Drive, EventQueue, RequestHandle},
     flags::Flags,
+    fork::Owner,
     inet::{SocketAddress, local},
     lock::{Access, Guarded, Lock, SafeLock},
     log::Subsys,
@@ -111,7 +112,7 @@ pub struct VerbsEndpoint {
     caps: Flags,
     sizes: Sizes,
     /// The process that has opened it.
-    owner: u32,
+    owner: Owner,
     /// The connection request that it is to accept.
     request: Option<Arc<Request>>,
     /// It receives from a shared context.
@@ -220,7 +221,7 @@ impl Endpoint for VerbsEndpoint {
             rx_flags: rx.map_or(Flags::empty(), |rx| rx.op_flags),
             caps: info.caps,
             sizes,
-            owner: std::process::id(),
+            owner: Owner::here(),
             request,
             shares,
         }))
@@ -279,18 +280,16 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn close(self: &Arc<Self>) {
-        if !self.bindings.stop(self) {
+        if self.owner.abandons(self) || !self.bindings.stop(self) {
             return;
         }
-        // A forked child has not the device's queues, nor its parent's connections to end.
-        if self.owner == std::process::id() {
-            let mut engine = self.engine();
-            engine.post_end(self.ep);
-            closing::settle(&mut *engine, Instant::now(), OWED, Engine::progress, |engine| {
-                engine.owes(self.ep)
-            });
-            engine.close(self.ep);
-        }
+        let mut engine = self.engine();
+        engine.post_end(self.ep);
+        closing::settle(&mut *engine, Instant::now(), OWED, Engine::progress, |engine| {
+            engine.owes(self.ep)
+        });
+        engine.close(self.ep);
+        drop(engine);
         self.bindings.release();
     }
 

@@ -4,39 +4,44 @@ use std::{
     any::{Any, TypeId},
     cell::UnsafeCell,
     collections::{HashMap, VecDeque},
+    marker::PhantomData,
     ptr::NonNull,
-    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicPtr},
 };
 
-use super::{CObject, Head, Shell};
+use fabric_core::fork::ForkSafe;
+
+use super::{CObject, Content, Head, Shell};
 
 /// Closes of one type that pass before a shell is used again.
 pub const QUARANTINE: usize = 1024;
 
 /// A closed shell, or a fresh one; it lives forever.
 pub(super) fn take<T: CObject>() -> NonNull<Shell<T>> {
-    let mut closed = lock(&pool::<T>().closed);
+    let mut closed = pool::<T>().closed.lock();
     if closed.len() > QUARANTINE
         && let Some(Closed(shell)) = closed.pop_front()
     {
         return shell;
     }
-    let shell = Box::new(Shell {
+    drop(closed);
+    let shell: &'static Shell<T> = Box::leak(Box::new(Shell {
         head: UnsafeCell::new(T::Head::closed()),
         kind: TypeId::of::<T>(),
-        payload: AtomicPtr::new(core::ptr::null_mut()),
-    });
-    NonNull::from(Box::leak(shell))
+        content: Content::empty(),
+        of: PhantomData,
+    }));
+    shell.content.list();
+    NonNull::from(shell)
 }
 
 /// Puts a shell that has just been closed at the end of the quarantine.
 pub(super) fn give_back<T: CObject>(shell: NonNull<Shell<T>>) {
-    lock(&pool::<T>().closed).push_back(Closed(shell));
+    pool::<T>().closed.lock().push_back(Closed(shell));
 }
 
 struct Pool<T: CObject> {
     /// Oldest close first.
-    closed: Mutex<VecDeque<Closed<T>>>,
+    closed: ForkSafe<VecDeque<Closed<T>>>,
 }
 
 struct Closed<T: CObject>(NonNull<Shell<T>>);
@@ -47,20 +52,15 @@ unsafe impl<T: CObject> Send for Closed<T> {}
 /// The pool of a type. Statics cannot be generic, so pools are found by type.
 fn pool<T: CObject>() -> &'static Pool<T> {
     type AnyPool = &'static (dyn Any + Send + Sync);
-    static POOLS: Mutex<Option<HashMap<TypeId, AnyPool>>> = Mutex::new(None);
+    static POOLS: ForkSafe<Option<HashMap<TypeId, AnyPool>>> = ForkSafe::new(None);
 
-    let mut pools = lock(&POOLS);
-    let entry: &mut AnyPool = pools
-        .get_or_insert_default()
-        .entry(TypeId::of::<T>())
-        .or_insert_with(|| Box::leak(Box::new(Pool::<T> { closed: Mutex::default() })));
+    let mut pools = POOLS.lock();
+    let entry: &mut AnyPool =
+        pools.get_or_insert_default().entry(TypeId::of::<T>()).or_insert_with(|| {
+            Box::leak(Box::new(Pool::<T> { closed: ForkSafe::new(VecDeque::new()) }))
+        });
     match entry.downcast_ref() {
         Some(pool) => pool,
         None => unreachable!("a pool is stored under the identity of its own type"),
     }
-}
-
-/// The guarded data are valid after every statement, so a panic elsewhere does not spoil them.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -83,6 +83,31 @@ fn a_closed_object_is_recognised_and_its_tables_refuse() {
 }
 
 #[test]
+fn a_child_finds_shells_empty() {
+    let queue = Arc::new(Queue(7));
+    let head = open_queue(&queue);
+    // SAFETY: the child ends without running anything else of the test's.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: async-signal-safe: a child that hangs is ended.
+        unsafe { libc::alarm(10) };
+        let refused = shell::<Queue>(head).err() == Some(Errno::EOPNOTSUPP);
+        // SAFETY: a shell of this type, open or closed.
+        let end = || unsafe { close(head.cast(), |_: &Shell<Queue>| unreachable!()) };
+        let good = refused && end() == 0 && end() == -22 && Arc::strong_count(&queue) == 2;
+        let own = open_queue(&queue);
+        let good = good && shell::<Queue>(own).and_then(Shell::retire).is_ok();
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!good)) };
+    }
+    let mut status = -1;
+    // SAFETY: the place is writable for the call; the child is ours.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(status, 0);
+    assert!(shell::<Queue>(head).and_then(Shell::retire).is_ok());
+}
+
+#[test]
 fn a_shell_rests_before_it_is_used_again() {
     /// A type of its own, because other tests open and close queues at the same time.
     struct Resting;

@@ -27,7 +27,7 @@ use crate::{
         fid::{fi_ops, fid, fid_av},
         ops::fi_ops_av,
     },
-    object::{self, CObject, call_target, from_fid},
+    object::{self, CObject, Shell, call_target, from_fid},
     panic::{guard, status},
     text,
 };
@@ -85,19 +85,18 @@ pub(super) unsafe fn open<E: Endpoint>(
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    guard(|| {
-        // SAFETY: the caller passes an object.
-        status(unsafe { from_fid::<AvObject>(fid) }.and_then(|shell| {
-            let object = shell.payload()?;
-            object.av.close().inspect_err(|_| {
-                fabric_core::warn!("core", Subsys::Av, "close: endpoints are bound to the vector");
-            })?;
-            if let Some(eq) = object.eq.get() {
-                eq.forget(shell.head().addr());
-            }
-            shell.retire().map(drop)
-        }))
-    })
+    let body = |shell: &Shell<AvObject>| {
+        let object = shell.payload()?;
+        object.av.close().inspect_err(|_| {
+            fabric_core::warn!("core", Subsys::Av, "close: endpoints are bound to the vector");
+        })?;
+        if let Some(eq) = object.eq.get() {
+            eq.forget(shell.head().addr());
+        }
+        shell.retire().map(drop)
+    };
+    // SAFETY: C passes null or an object that nobody else closes now.
+    unsafe { object::close(fid, body) }
 }
 
 /// Binds the event queue for insertions.

@@ -27,7 +27,7 @@ use crate::{
         fid::{fi_ops, fid, fid_cntr},
         ops::fi_ops_cntr,
     },
-    object::{self, CObject, call_target, from_fid},
+    object::{self, CObject, Shell, call_target, from_fid},
     panic::{guard, status},
 };
 
@@ -80,20 +80,19 @@ pub(super) unsafe fn open<E: Endpoint>(
 }
 
 unsafe extern "C" fn close<E: Endpoint>(fid: *mut fid) -> c_int {
-    guard(|| {
-        // SAFETY: the caller passes an object.
-        status(unsafe { from_fid::<CntrObject<E>>(fid) }.and_then(|shell| {
-            if shell.payload()?.counter.in_use() {
-                fabric_core::warn!(
-                    "core",
-                    Subsys::Cntr,
-                    "close: endpoints or memory regions are bound to the counter"
-                );
-                return Err(Errno::EBUSY);
-            }
-            shell.retire().map(drop)
-        }))
-    })
+    let body = |shell: &Shell<CntrObject<E>>| {
+        if shell.payload()?.counter.in_use() {
+            fabric_core::warn!(
+                "core",
+                Subsys::Cntr,
+                "close: endpoints or memory regions are bound to the counter"
+            );
+            return Err(Errno::EBUSY);
+        }
+        shell.retire().map(drop)
+    };
+    // SAFETY: C passes null or an object that nobody else closes now.
+    unsafe { object::close(fid, body) }
 }
 
 unsafe extern "C" fn control<E: Endpoint>(

@@ -10,12 +10,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, MutexGuard, Weak},
 };
 
 use fabric_core::{
     Errno, Result,
     eq::{EventQueue, RequestHandle},
+    fork::ForkSafe,
 };
 
 use crate::{
@@ -66,14 +67,15 @@ struct Peeked {
     info: OwnedInfo,
 }
 
+#[derive(Default)]
 struct Handles {
     /// By the address that C knows.
     meanings: BTreeMap<usize, Meaning>,
     peeked: Vec<Peeked>,
 }
 
-static HANDLES: Mutex<Handles> =
-    Mutex::new(Handles { meanings: BTreeMap::new(), peeked: Vec::new() });
+static HANDLES: ForkSafe<Handles> =
+    ForkSafe::new(Handles { meanings: BTreeMap::new(), peeked: Vec::new() });
 
 /// What an endpoint is to be opened with.
 pub(super) struct Found {
@@ -174,6 +176,7 @@ pub(super) unsafe fn hand_out(
             handles.peeked.swap_remove(at).info.into_raw()
         });
     }
+    drop(handles);
     let info = make()?;
     let eq = Arc::as_ptr(eq).addr();
     let object = Arc::new(RequestObject { request: request.clone(), pep, eq });
@@ -183,6 +186,7 @@ pub(super) unsafe fn hand_out(
     // SAFETY: the caller's promise.
     unsafe { (*info).handle = handle.cast() };
     let handle = handle.expose_provenance();
+    let mut handles = lock();
     handles.meanings.insert(handle, Meaning::Request(object.clone()));
     if keep {
         handles.peeked.push(Peeked { object, handle, info: OwnedInfo(info) });
@@ -241,7 +245,7 @@ impl Drop for OwnedInfo {
     }
 }
 
-/// The lists are valid after every statement, so a panic elsewhere does not spoil them.
+/// Of this process: a child can answer none of its parent's requests.
 fn lock() -> MutexGuard<'static, Handles> {
-    HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
+    HANDLES.lock_own()
 }

@@ -33,7 +33,7 @@ use crate::{
         ops::fi_ops_cq,
     },
     info::memory::prefix,
-    object::{self, CObject, call_target, from_fid},
+    object::{self, CObject, Shell, call_target, from_fid},
     panic::{guard, status},
 };
 
@@ -118,16 +118,15 @@ pub(super) unsafe fn open<E: Endpoint>(
 }
 
 unsafe extern "C" fn close<E: Endpoint>(fid: *mut fid) -> c_int {
-    guard(|| {
-        // SAFETY: the caller passes an object.
-        status(unsafe { from_fid::<CqObject<E>>(fid) }.and_then(|shell| {
-            if shell.payload()?.cq.in_use() {
-                fabric_core::warn!("core", Subsys::Cq, "close: endpoints are bound to the queue");
-                return Err(Errno::EBUSY);
-            }
-            shell.retire().map(drop)
-        }))
-    })
+    let body = |shell: &Shell<CqObject<E>>| {
+        if shell.payload()?.cq.in_use() {
+            fabric_core::warn!("core", Subsys::Cq, "close: endpoints are bound to the queue");
+            return Err(Errno::EBUSY);
+        }
+        shell.retire().map(drop)
+    };
+    // SAFETY: C passes null or an object that nobody else closes now.
+    unsafe { object::close(fid, body) }
 }
 
 unsafe extern "C" fn control<E: Endpoint>(

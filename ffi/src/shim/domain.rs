@@ -22,7 +22,7 @@ use crate::{
         info::{fi_info, fi_rx_attr},
         ops::fi_ops_domain,
     },
-    object::{self, CObject, from_fid},
+    object::{self, CObject, Shell, from_fid},
     opened,
     panic::{guard, status},
 };
@@ -75,25 +75,24 @@ pub(crate) fn open<E: Endpoint>(
 }
 
 unsafe extern "C" fn close<E: Endpoint>(fid: *mut fid) -> c_int {
-    guard(|| {
-        // SAFETY: the caller passes an object.
-        status(unsafe { from_fid::<DomainObject<E>>(fid) }.and_then(|shell| {
-            let object = shell.payload()?;
-            if object.domain.in_use() {
-                fabric_core::warn!(
-                    object.provider(),
-                    Subsys::Domain,
-                    "close: objects are still open in it: {} of endpoints, queues, counters \
-                     and address vectors, {} of memory regions",
-                    object.domain.children(),
-                    object.domain.regions().len()
-                );
-                return Err(Errno::EBUSY);
-            }
-            opened::remove(shell.head());
-            shell.retire().map(drop)
-        }))
-    })
+    let body = |shell: &Shell<DomainObject<E>>| {
+        let object = shell.payload()?;
+        if object.domain.in_use() {
+            fabric_core::warn!(
+                object.provider(),
+                Subsys::Domain,
+                "close: objects are still open in it: {} of endpoints, queues, counters \
+                 and address vectors, {} of memory regions",
+                object.domain.children(),
+                object.domain.regions().len()
+            );
+            return Err(Errno::EBUSY);
+        }
+        opened::remove(shell.head());
+        shell.retire().map(drop)
+    };
+    // SAFETY: C passes null or an object that nobody else closes now.
+    unsafe { object::close(fid, body) }
 }
 
 /// Binds an event queue, which nothing reports to: registration is synchronous, and the flag that

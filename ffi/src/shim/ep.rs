@@ -122,15 +122,15 @@ unsafe fn on<E: Endpoint>(fid: *mut fid, body: impl FnOnce(&Arc<E>) -> Result<()
 }
 
 unsafe extern "C" fn close<E: Endpoint>(fid: *mut fid) -> c_int {
-    guard(|| {
-        // SAFETY: C passes null or an object that nobody else closes now.
-        let object = unsafe { shell::<E>(fid) }.and_then(Shell::retire);
-        status(object.map(|object| {
-            object.ep.close();
-            let bound = core::mem::take(&mut *object.bound());
-            bound.eqs.iter().for_each(|eq| eq.forget(fid.addr()));
-        }))
-    })
+    let body = |shell: &Shell<EpObject<E>>| {
+        let object = shell.retire()?;
+        object.ep.close();
+        let bound = core::mem::take(&mut *object.bound());
+        bound.eqs.iter().for_each(|eq| eq.forget(fid.addr()));
+        Ok(())
+    };
+    // SAFETY: C passes null or an object that nobody else closes now.
+    unsafe { object::close(fid, body) }
 }
 
 unsafe extern "C" fn bind<E: Endpoint>(fid: *mut fid, bound: *mut fid, flags: u64) -> c_int {

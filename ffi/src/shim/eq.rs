@@ -28,7 +28,7 @@ use crate::{
         ops::fi_ops_eq,
     },
     info::MAX_BYTES,
-    object::{self, CObject, call_target, from_fid},
+    object::{self, CObject, Shell, call_target, from_fid},
     panic::{guard, status},
 };
 
@@ -71,17 +71,16 @@ pub(super) unsafe fn open(
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    guard(|| {
-        // SAFETY: the caller passes an object.
-        status(unsafe { from_fid::<EqObject>(fid) }.and_then(|shell| {
-            shell.payload()?.eq.close().inspect_err(|_| {
-                fabric_core::warn!("core", Subsys::Eq, "close: objects are bound to the queue");
-            })?;
-            let object = shell.retire()?;
-            connreq::remove_eq(&object.eq);
-            Ok(())
-        }))
-    })
+    let body = |shell: &Shell<EqObject>| {
+        shell.payload()?.eq.close().inspect_err(|_| {
+            fabric_core::warn!("core", Subsys::Eq, "close: objects are bound to the queue");
+        })?;
+        let object = shell.retire()?;
+        connreq::remove_eq(&object.eq);
+        Ok(())
+    };
+    // SAFETY: C passes null or an object that nobody else closes now.
+    unsafe { object::close(fid, body) }
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {

@@ -69,23 +69,22 @@ impl FabricObject {
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    guard(|| {
-        // SAFETY: the caller passes an object.
-        status(unsafe { from_fid::<FabricObject>(fid) }.and_then(|shell| {
-            let fabric = shell.payload()?;
-            if fabric.in_use() {
-                let name = fabric.attr.prov_name.as_deref().unwrap_or_default();
-                fabric_core::warn!(
-                    name,
-                    Subsys::Fabric,
-                    "close: domains, event queues or passive endpoints are open"
-                );
-                return Err(Errno::EBUSY);
-            }
-            opened::remove(shell.head());
-            shell.retire().map(drop)
-        }))
-    })
+    let body = |shell: &Shell<FabricObject>| {
+        let fabric = shell.payload()?;
+        if fabric.in_use() {
+            let name = fabric.attr.prov_name.as_deref().unwrap_or_default();
+            fabric_core::warn!(
+                name,
+                Subsys::Fabric,
+                "close: domains, event queues or passive endpoints are open"
+            );
+            return Err(Errno::EBUSY);
+        }
+        opened::remove(shell.head());
+        shell.retire().map(drop)
+    };
+    // SAFETY: C passes null or an object that nobody else closes now.
+    unsafe { object::close(fid, body) }
 }
 
 unsafe extern "C" fn domain(

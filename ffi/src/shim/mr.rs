@@ -33,7 +33,7 @@ use crate::{
         ops::fi_ops_mr,
     },
     info::memory::prefix,
-    object::{self, CObject, from_fid},
+    object::{self, CObject, Shell, from_fid},
     panic::{guard, status},
 };
 
@@ -191,13 +191,12 @@ unsafe fn register<E: Endpoint>(fid: *mut fid, request: &MrRequest<'_>) -> Resul
 
 /// Ends the region: no later request of a peer finds it.
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    guard(|| {
-        // SAFETY: the caller passes an object.
-        status(unsafe { from_fid::<MrObject>(fid) }.and_then(|shell| {
-            let object = shell.retire()?;
-            object.domain.regions().close(&object.region)
-        }))
-    })
+    let body = |shell: &Shell<MrObject>| {
+        let object = shell.retire()?;
+        object.domain.regions().close(&object.region)
+    };
+    // SAFETY: C passes null or an object that nobody else closes now.
+    unsafe { object::close(fid, body) }
 }
 
 /// Binds an endpoint, or with `FI_REMOTE_WRITE` a counter, of the same domain (`EDOMAIN`).

@@ -112,16 +112,16 @@ unsafe fn on<P: PassiveEndpoint>(
 }
 
 unsafe extern "C" fn close<P: PassiveEndpoint>(fid: *mut fid) -> c_int {
-    guard(|| {
-        // SAFETY: C passes null or an object that nobody else closes now.
-        let shell = unsafe { from_fid::<PepObject<P>>(fid) };
-        status(shell.and_then(Shell::retire).map(|object| {
-            object.pep.close();
-            let eqs: Vec<Arc<EventQueue>> = core::mem::take(&mut *lock(&object.eqs));
-            eqs.iter().for_each(|eq| eq.forget(fid.addr()));
-            connreq::remove_passive(fid.addr());
-        }))
-    })
+    let body = |shell: &Shell<PepObject<P>>| {
+        let object = shell.retire()?;
+        object.pep.close();
+        let eqs: Vec<Arc<EventQueue>> = core::mem::take(&mut *lock(&object.eqs));
+        eqs.iter().for_each(|eq| eq.forget(fid.addr()));
+        connreq::remove_passive(fid.addr());
+        Ok(())
+    };
+    // SAFETY: C passes null or an object that nobody else closes now.
+    unsafe { object::close(fid, body) }
 }
 
 unsafe extern "C" fn bind<P: PassiveEndpoint>(fid: *mut fid, bound: *mut fid, flags: u64) -> c_int {

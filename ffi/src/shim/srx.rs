@@ -28,7 +28,7 @@ use crate::{
         ops::{fi_ops_cm, fi_ops_ep},
     },
     info::read_rx,
-    object::{self, CObject, from_fid},
+    object::{self, CObject, Shell, from_fid},
     panic::{guard, status},
 };
 
@@ -108,16 +108,15 @@ unsafe fn on<E: Endpoint>(
 }
 
 unsafe extern "C" fn close<E: Endpoint>(fid: *mut fid) -> c_int {
-    guard(|| {
-        // SAFETY: C passes null or an object that nobody else closes now.
-        status(unsafe { from_fid::<SrxObject<E>>(fid) }.and_then(|shell| {
-            if shell.payload()?.in_use() {
-                fabric_core::warn!("core", Subsys::EpCtrl, "close: endpoints receive from it");
-                return Err(Errno::EBUSY);
-            }
-            shell.retire().map(|object| object.srx.close())
-        }))
-    })
+    let body = |shell: &Shell<SrxObject<E>>| {
+        if shell.payload()?.in_use() {
+            fabric_core::warn!("core", Subsys::EpCtrl, "close: endpoints receive from it");
+            return Err(Errno::EBUSY);
+        }
+        shell.retire().map(|object| object.srx.close())
+    };
+    // SAFETY: C passes null or an object that nobody else closes now.
+    unsafe { object::close(fid, body) }
 }
 
 unsafe extern "C" fn cancel<E: Endpoint>(fid: *mut fid, context: *mut c_void) -> isize {

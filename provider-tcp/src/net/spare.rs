@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use fabric_core::fork::ForkSafe;
 use rustix::event::{EventfdFlags, eventfd};
 
 /// One for all listeners of the process, held while there are any.
@@ -15,8 +16,8 @@ pub(super) struct Spare(Mutex<Option<OwnedFd>>);
 impl Spare {
     /// The process's.
     pub(super) fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<Spare>> = Mutex::new(Weak::new());
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        static SHARED: ForkSafe<Weak<Spare>> = ForkSafe::new(Weak::new());
+        let mut shared = SHARED.lock_own();
         shared.upgrade().unwrap_or_else(|| {
             let new = Arc::new(Self(Mutex::new(open())));
             *shared = Arc::downgrade(&new);

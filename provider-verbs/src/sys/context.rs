@@ -1,16 +1,17 @@
 //! SETUP. Open devices.
 
-use core::{
-    ffi::{CStr, c_int},
-    sync::atomic::{AtomicU32, Ordering},
-};
+use core::ffi::{CStr, c_int};
 use std::{
     fmt,
-    os::fd::BorrowedFd,
-    sync::{Mutex, PoisonError},
+    os::fd::{AsRawFd, BorrowedFd, RawFd},
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
-use fabric_core::{Errno, Result, log::Subsys};
+use fabric_core::{
+    Errno, Result,
+    fork::{NotInherited, Owner},
+    log::Subsys,
+};
 
 use super::{Tables, abi::*, last, returned};
 
@@ -97,9 +98,11 @@ impl fmt::Debug for Context {
 
 /// The devices as librdmacm has opened them. `ENODEV` if there are none, `EOPNOTSUPP` as [`claim`].
 pub(crate) fn contexts(tables: &'static Tables) -> Result<Vec<Context>> {
-    static LOCK: Mutex<()> = Mutex::new(());
+    /// Descriptors of devices that children do not keep.
+    static KEPT: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
     claim()?;
-    let _one_at_a_time = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    // One at a time.
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let mut count: c_int = 0;
     // SAFETY: `count` is ours to be written.
     let list = unsafe { (tables.cm.rdma_get_devices)(&raw mut count) };
@@ -111,27 +114,34 @@ pub(crate) fn contexts(tables: &'static Tables) -> Result<Vec<Context>> {
     // SAFETY: the library has written as many pointers as it says.
     let raw = (0..count).map(|at| unsafe { *list.add(at) }).filter(|raw| !raw.is_null());
     let contexts: Vec<Context> = raw.map(|raw| Context { tables, raw }).collect();
+    for context in &contexts {
+        let fd = context.command_fd();
+        if !kept.contains(&fd.as_raw_fd()) {
+            kept.push(fd.as_raw_fd());
+            // The device stays open, and the kernel keeps memory and queues for as long as anybody has
+            // it.
+            std::mem::forget(NotInherited::new(fd));
+        }
+    }
     if contexts.is_empty() { Err(Errno::ENODEV) } else { Ok(contexts) }
 }
 
 /// To be called before librdmacm is used: what it has opened belongs to the process that it was opened
 /// in. `EOPNOTSUPP` in a child of that, which the kernel would refuse every call.
 pub(super) fn claim() -> Result<()> {
-    static OWNER: AtomicU32 = AtomicU32::new(0);
-    let own = std::process::id();
-    match OWNER.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => Ok(()),
-        Err(owner) if owner == own => Ok(()),
-        Err(owner) => {
-            fabric_core::warn!(
-                crate::NAME,
-                Subsys::Core,
-                "RDMA devices were opened by process {owner}, of which this is a fork: open the \
-                 fabric after the fork, or call exec"
-            );
-            Err(Errno::EOPNOTSUPP)
-        }
+    static OWNER: OnceLock<Owner> = OnceLock::new();
+    let owner = OWNER.get_or_init(Owner::here);
+    if owner.is_here() {
+        return Ok(());
     }
+    fabric_core::warn!(
+        crate::NAME,
+        Subsys::Core,
+        "RDMA devices were opened by process {}, of which this is a fork: open the fabric after the \
+         fork, or call exec",
+        owner.pid()
+    );
+    Err(Errno::EOPNOTSUPP)
 }
 
 impl Context {
@@ -190,6 +200,12 @@ impl Context {
         // SAFETY: an open device and room for the answer.
         returned(unsafe { (self.tables.ibv.ibv_query_gid)(self.raw, port, index, &raw mut gid) })?;
         Ok(gid.0)
+    }
+
+    /// The descriptor by which the kernel knows the opening.
+    fn command_fd(&self) -> BorrowedFd<'static> {
+        // SAFETY: the device stays open.
+        unsafe { BorrowedFd::borrow_raw((*self.raw).cmd_fd) }
     }
 
     /// The descriptor that asynchronous events come on.

@@ -164,6 +164,7 @@ pub(crate) fn device(limits: MockLimits) -> Context {
     context.ops.post_send = Some(post_send);
     context.ops.post_recv = Some(post_recv);
     context.ops.post_srq_recv = Some(post_srq_recv);
+    context.cmd_fd = descriptor();
     context.async_fd = descriptor();
     // SAFETY: nobody else has seen the device.
     unsafe {
