@@ -4,17 +4,22 @@
 use std::{
     io::{IoSlice, IoSliceMut},
     mem::MaybeUninit,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    sync::OnceLock,
 };
 
-use fabric_core::{Errno, Result, ring::Geometry};
+use fabric_core::{
+    Errno, Result,
+    fork::{NotInherited, Owner},
+    ring::Geometry,
+};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     io::Errno as Sys,
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-        SocketType, connect, recv, recvmsg, send, sendmsg, socket_with,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
+        SocketFlags, SocketType, connect, recv, recvmsg, send, sendmsg, shutdown, socket_with,
     },
     process::{Pid, PidfdFlags, getuid, pidfd_open, test_kill_process},
 };
@@ -61,14 +66,18 @@ pub enum Said {
     Bell,
 }
 
-/// One connected socket.
+/// One connected socket. It ends for the peer when this is dropped, or with the process: children do
+/// not keep it.
 #[derive(Debug)]
 pub struct Link {
+    /// Dropped before the socket.
+    _not_inherited: NotInherited,
     socket: OwnedFd,
+    owner: Owner,
     pid: i32,
-    /// The peer's process, where it can be named: a child that it has forked may keep the socket
-    /// open beyond its end.
-    process: Option<OwnedFd>,
+    /// The peer's process, where it can be named: a child that it has made by `clone(2)` may keep its
+    /// socket open beyond its end.
+    process: OnceLock<OwnedFd>,
 }
 
 impl Link {
@@ -76,23 +85,56 @@ impl Link {
     /// listens, `EACCES` when the listener is another user's.
     pub fn connect(address: &SocketAddrUnix) -> Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        connect(&socket, address)?;
-        let link = Self::new(socket)?;
+        let link = Self::open(|| {
+            let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+            connect(&socket, address)?;
+            Ok(socket)
+        })?;
+        let _ = link.find_process();
         // A listener that has ended may have left its socket to a child that will never answer.
         if link.has_exited() { Err(Errno::ECONNREFUSED) } else { Ok(link) }
     }
 
-    pub(crate) fn new(socket: OwnedFd) -> Result<Self> {
+    /// A link by the connected socket that `open` opens. `EACCES` if the peer is another user's.
+    pub(crate) fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Self> {
+        let (not_inherited, socket) = NotInherited::open(open)?;
         let peer = credentials(socket.as_fd())?;
         if peer.uid != getuid().as_raw() {
             return Err(Errno::EACCES);
         }
-        // `None`: not to be named from here, ended already, no descriptor left, or a kernel that has
-        // none of these.
-        let process =
-            Pid::from_raw(peer.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
-        Ok(Self { socket, pid: peer.pid, process })
+        Ok(Self {
+            _not_inherited: not_inherited,
+            socket,
+            owner: Owner::here(),
+            pid: peer.pid,
+            process: OnceLock::new(),
+        })
+    }
+
+    /// Gets hold of the peer's process, so that its end is seen whoever keeps its socket. `ESRCH`: it has
+    /// ended, or cannot be named from here or on this kernel. `EMFILE`: there is no descriptor for it
+    /// now.
+    pub fn find_process(&self) -> Result<()> {
+        if self.process.get().is_some() {
+            return Ok(());
+        }
+        let process = match peer_process(self.socket.as_fd()) {
+            Err(Sys::NOPROTOOPT) => {
+                let pid = Pid::from_raw(self.pid).ok_or(Errno::new(libc::ESRCH))?;
+                let found = pidfd_open(pid, PidfdFlags::NONBLOCK);
+                // The id is the peer's own as long as it has its end of the socket.
+                if self.is_connected() { found } else { Err(Sys::SRCH) }
+            }
+            found => found,
+        };
+        match process {
+            Ok(process) => {
+                let _ = self.process.set(process);
+                Ok(())
+            }
+            Err(Sys::MFILE | Sys::NFILE | Sys::NOMEM) => Err(Errno::EMFILE),
+            Err(_) => Err(Errno::new(libc::ESRCH)),
+        }
     }
 
     /// The peer's process id as this process sees it, zero in a PID namespace beside ours.
@@ -177,14 +219,18 @@ impl Link {
 
     /// Whether the peer still has its end. While it has, its process id is its own.
     pub fn is_alive(&self) -> bool {
+        !self.has_exited() && self.is_connected()
+    }
+
+    fn is_connected(&self) -> bool {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut fds = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::empty())];
-        !self.has_exited() && matches!(poll(&mut fds, Some(&zero)), Ok(0))
+        matches!(poll(&mut fds, Some(&zero)), Ok(0))
     }
 
     /// Whether the peer's process is known to have ended, whoever holds its socket.
     pub fn has_exited(&self) -> bool {
-        let Some(process) = &self.process else {
+        let Some(process) = self.process.get() else {
             let Some(pid) = Pid::from_raw(self.pid) else { return false };
             return test_kill_process(pid) == Err(Sys::SRCH);
         };
@@ -195,7 +241,17 @@ impl Link {
 
     /// A descriptor that turns readable when the peer's process ends.
     pub fn process(&self) -> Option<BorrowedFd<'_>> {
-        self.process.as_ref().map(AsFd::as_fd)
+        self.process.get().map(AsFd::as_fd)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Closing alone does not end it as long as a child has the socket; and none of its parent's is a
+        // child's to end.
+        if self.owner.is_here() {
+            let _ = shutdown(&self.socket, Shutdown::Both);
+        }
     }
 }
 
@@ -243,6 +299,29 @@ fn credentials(socket: BorrowedFd<'_>) -> Result<libc::ucred> {
         0 => Ok(peer),
         _ => Err(Errno::new(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))),
     }
+}
+
+/// The process at the other end, whatever its id is or means here. `NOPROTOOPT` before Linux 6.5.
+fn peer_process(socket: BorrowedFd<'_>) -> Result<OwnedFd, Sys> {
+    const SO_PEERPIDFD: libc::c_int = 77;
+    let mut fd: RawFd = -1;
+    let mut len = size_of::<RawFd>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `fd`, whose size that is.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut fd).cast(),
+            &raw mut len,
+        )
+    };
+    if got != 0 {
+        let reason = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
+        return Err(Sys::from_raw_os_error(reason));
+    }
+    // SAFETY: the kernel has opened it for this call.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn parse(bytes: &[u8], fd: Option<OwnedFd>) -> Option<Said> {
@@ -341,6 +420,21 @@ mod tests {
         drop(listener.accept().unwrap().unwrap());
         assert_eq!(ours.say_hello(&hello).unwrap_err(), Errno::ECONNRESET);
         assert_eq!(give_ring(&ours).unwrap_err(), Errno::ECONNRESET);
+    }
+
+    #[test]
+    fn a_link_ends_for_the_peer_whoever_keeps_the_socket() {
+        let (listener, ours, hello) = connected();
+        introduce(&ours, &hello).unwrap();
+        let theirs = listener.accept().unwrap().unwrap();
+        let kept = rustix::io::dup(&ours).unwrap();
+        assert!(theirs.is_alive());
+        drop(ours);
+        assert!(!theirs.is_alive());
+        assert!(matches!(theirs.hear(), Ok(Some(Said::Hello(said))) if said == hello));
+        assert!(matches!(theirs.hear(), Ok(Some(Said::Ring { .. }))));
+        assert_eq!(theirs.hear().unwrap_err(), Errno::ECONNRESET);
+        drop(kept);
     }
 
     #[test]

@@ -2,12 +2,15 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fabric_core::{Errno, Result, fork::NotInherited};
+use fabric_core::{
+    Errno, Result,
+    fork::{NotInherited, Owner},
+};
 use rustix::{
     io::Errno as Sys,
     net::{
-        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen,
-        socket_with,
+        AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+        listen, shutdown, socket_with,
     },
 };
 
@@ -22,26 +25,42 @@ pub struct Listener {
     /// Dropped before the socket.
     _not_inherited: NotInherited,
     socket: OwnedFd,
+    owner: Owner,
 }
 
 impl Listener {
     /// Listens. `EADDRINUSE` if another endpoint of this user has the address.
     pub fn open(address: &SocketAddrUnix) -> Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        bind(&socket, address)?;
-        listen(&socket, BACKLOG)?;
-        Ok(Self { _not_inherited: NotInherited::new(socket.as_fd()), socket })
+        let (not_inherited, socket) = NotInherited::open(|| {
+            let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+            bind(&socket, address)?;
+            listen(&socket, BACKLOG)?;
+            Ok::<_, Errno>(socket)
+        })?;
+        Ok(Self { _not_inherited: not_inherited, socket, owner: Owner::here() })
     }
 
     /// Takes one waiting connection. `EACCES`: it was another user's and is closed. `EMFILE`:
     /// there is no descriptor for one, and if one waits, it still does.
     pub fn accept(&self) -> Result<Option<Link>> {
-        match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) => Link::new(socket).map(Some),
-            Err(Sys::AGAIN | Sys::INTR | Sys::CONNABORTED) => Ok(None),
-            Err(Sys::MFILE | Sys::NFILE) => Err(Errno::EMFILE),
-            Err(reason) => Err(reason.into()),
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let accepted = || match accept_with(&self.socket, flags) {
+            Err(Sys::NFILE) => Err(Errno::EMFILE),
+            other => other.map_err(Errno::from),
+        };
+        match Link::open(accepted) {
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNABORTED) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Nobody is to connect to what a child keeps of it.
+        if self.owner.is_here() {
+            let _ = shutdown(&self.socket, Shutdown::Both);
         }
     }
 }
@@ -64,5 +83,15 @@ mod tests {
         assert_eq!(Listener::open(&address).unwrap_err(), Errno::EADDRINUSE);
         drop(listener);
         assert!(Listener::open(&address).is_ok());
+    }
+
+    #[test]
+    fn nobody_connects_to_what_is_left_of_one() {
+        let address = socket_address(&unique().unwrap()).unwrap();
+        let listener = Listener::open(&address).unwrap();
+        let kept = rustix::io::dup(&listener).unwrap();
+        drop(listener);
+        assert_eq!(Link::connect(&address).unwrap_err(), Errno::ECONNREFUSED);
+        drop(kept);
     }
 }

@@ -65,6 +65,8 @@ pub struct ShmWire {
     starved: bool,
     /// Watched sockets and whose they are, once they have said so.
     links: Slab<Watched>,
+    /// Those whose process could not be named for want of a descriptor.
+    nameless: Vec<Handle>,
     /// Links that have not introduced themselves, oldest first.
     strangers: VecDeque<Handle>,
     by_address: HashMap<Box<[u8]>, PeerId>,
@@ -127,6 +129,7 @@ impl ShmWire {
             reserve: Reserve::default(),
             starved: false,
             links: Slab::new(usize::MAX),
+            nameless: Vec::new(),
             strangers: VecDeque::new(),
             by_address: HashMap::new(),
             free: Vec::new(),
@@ -180,9 +183,19 @@ impl Wire for ShmWire {
     fn enable(&mut self, sleeps: bool) -> Result<()> {
         self.tx.hello.sleeps = sleeps;
         let address = &self.tx.hello.address;
-        let listener = Listener::open(&socket_address(address)?).inspect_err(|reason| {
+        let place = socket_address(address)?;
+        let listener = Listener::open(&place).inspect_err(|reason| {
             let text = ShmAddresses.text(address);
             match *reason {
+                // Any user can take any name; who it was is told by a connection.
+                Errno::EADDRINUSE if matches!(Link::connect(&place), Err(Errno::EACCES)) => {
+                    fabric_core::warn_few!(
+                        NAME,
+                        Subsys::EpCtrl,
+                        "a process of another user has taken the address {text}: use another one, or \
+                         none, which the library then draws"
+                    );
+                }
                 Errno::EADDRINUSE => fabric_core::warn_few!(
                     NAME,
                     Subsys::EpCtrl,
@@ -197,12 +210,13 @@ impl Wire for ShmWire {
             }
         })?;
         self.sockets.add(listener.as_fd(), LISTENER)?;
-        self.listener = Some(listener);
         if sleeps {
             let signal = Signal::new()?;
             self.sockets.add(signal.as_fd(), SIGNAL)?;
             self.signal = Some(signal);
         }
+        // Last: whoever could not be enabled tries again.
+        self.listener = Some(listener);
         Ok(())
     }
 
@@ -212,6 +226,7 @@ impl Wire for ShmWire {
             self.forget(peer);
         }
         self.links.drain().for_each(drop);
+        self.nameless.clear();
         self.strangers.clear();
         self.successors.clear();
         self.events.clear();
@@ -255,12 +270,18 @@ impl Wire for ShmWire {
     }
 
     fn fail(&mut self, peer: PeerId, reason: Errno) {
-        fabric_core::error!(
-            NAME,
-            Subsys::EpData,
-            "{}: {reason}; its connection is closed",
-            String::from_utf8_lossy(self.address(peer)).trim_end_matches('\0')
-        );
+        let address = String::from_utf8_lossy(self.address(peer));
+        let address = address.trim_end_matches('\0');
+        if reason == Errno::ECONNRESET {
+            // It has left, as it may.
+            fabric_core::info!(NAME, Subsys::EpCtrl, "{address} has ended: {reason}");
+        } else {
+            fabric_core::error!(
+                NAME,
+                Subsys::EpData,
+                "{address}: {reason}; its connection is closed"
+            );
+        }
         self.ending.retain(|(other, _)| *other != peer);
         self.forget(peer);
         self.events.push_back(Event::Down(peer, reason));

@@ -50,6 +50,8 @@ fn received(wire: &mut ShmWire) -> Vec<u64> {
 fn whoever_needs_a_descriptor_waits_for_one_and_nothing_is_lost() {
     let address = socket_address(&unique().unwrap()).unwrap();
     let listener = Listener::open(&address).unwrap();
+    let _caller = Link::connect(&address).unwrap();
+    let met = listener.accept().unwrap().unwrap();
     let waiting = Link::connect(&address).unwrap();
     let (mut host, mut busy, mut first, mut second) = (open(), open(), open(), open());
     let name = host.name().to_vec();
@@ -66,6 +68,7 @@ fn whoever_needs_a_descriptor_waits_for_one_and_nothing_is_lost() {
     let fill: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     assert_eq!(listener.accept().unwrap_err(), Errno::EMFILE);
     assert!(waiting.is_alive());
+    assert_eq!(met.find_process(), Err(Errno::EMFILE));
 
     let mut words = received(&mut host);
     words.sort_unstable();
@@ -74,6 +77,7 @@ fn whoever_needs_a_descriptor_waits_for_one_and_nothing_is_lost() {
 
     drop(fill);
     assert!(listener.accept().unwrap().is_some());
+    assert_eq!(met.find_process().map(|()| met.process().is_some()), Ok(true));
     assert_eq!(received(&mut host), [4]);
     assert!(host.arm(&[]));
 }

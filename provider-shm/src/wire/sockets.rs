@@ -3,7 +3,7 @@
 use std::{os::fd::AsFd, sync::Arc};
 
 use fabric_core::{
-    Errno,
+    Errno, Result,
     log::Subsys,
     matching::PeerId,
     slab::Handle,
@@ -32,7 +32,9 @@ const STRANGERS: usize = 256;
 impl ShmWire {
     pub(super) fn look_at_sockets(&mut self) {
         for (peer, link) in std::mem::take(&mut self.tx.fresh) {
-            self.watch(link, Some(peer));
+            if let Err(reason) = self.watch(link, Some(peer)) {
+                self.tx.broken.push((peer, reason));
+            }
         }
         for peer in std::mem::take(&mut self.tx.retry) {
             match self.tx.hand_over(peer) {
@@ -44,6 +46,7 @@ impl ShmWire {
         self.rx.hurry = false;
         self.starved = false;
         self.reserve.refill();
+        self.find_processes();
         self.young = self.young.saturating_sub(1);
         let mut ready = [(0u64, false); READY];
         let mut count = 0;
@@ -74,7 +77,7 @@ impl ShmWire {
                     let link = Arc::new(link);
                     // A peer that is gone already is found out by `hear`.
                     let _ = link.say_hello(&self.tx.hello);
-                    if let Some(handle) = self.watch(link, None) {
+                    if let Ok(handle) = self.watch(link, None) {
                         self.strangers.push_back(handle);
                         self.hear(handle);
                         if self.strangers.len() > STRANGERS
@@ -100,18 +103,45 @@ impl ShmWire {
         }
     }
 
-    fn watch(&mut self, link: Arc<Link>, peer: Option<PeerId>) -> Option<Handle> {
-        let handle = self.links.insert(Watched { link: link.clone(), peer }).ok()?;
-        let watched = self.sockets.add(link.as_fd(), handle.raw()).and_then(|()| {
-            link.process().map_or(Ok(()), |process| self.sockets.add(process, handle.raw()))
-        });
-        if let Err(reason) = watched {
-            self.unwatch(&link);
+    /// Begins to listen to a peer, and to watch whether its process lives.
+    fn watch(&mut self, link: Arc<Link>, peer: Option<PeerId>) -> Result<Handle> {
+        let watched = Watched { link: link.clone(), peer };
+        let handle = self.links.insert(watched).map_err(|_| Errno::ENOMEM)?;
+        if let Err(reason) = self.sockets.add(link.as_fd(), handle.raw()) {
             fabric_core::error!(NAME, Subsys::EpCtrl, "cannot watch a peer: {reason}");
             self.links.remove(handle);
-            return None;
+            return Err(reason);
         }
-        Some(handle)
+        if self.watch_process(handle, &link).is_err() {
+            self.nameless.retain(|handle| self.links.get(*handle).is_some());
+            self.nameless.push(handle);
+        }
+        Ok(handle)
+    }
+
+    /// Watches the process behind a link, if it can be named. An error: not now, for want of something.
+    fn watch_process(&self, handle: Handle, link: &Link) -> Result<()> {
+        // Where it cannot be named at all, its socket alone tells of its end.
+        if link.find_process() == Err(Errno::EMFILE) {
+            return Err(Errno::EMFILE);
+        }
+        link.process().map_or(Ok(()), |process| self.sockets.add(process, handle.raw()))
+    }
+
+    /// Tries again for those that could not be named; gives up at the first that still cannot.
+    fn find_processes(&mut self) {
+        while let Some(&handle) = self.nameless.last() {
+            if let Some(watched) = self.links.get(handle) {
+                let link = watched.link.clone();
+                if self.watch_process(handle, &link).is_err() {
+                    return;
+                }
+                if link.has_exited() {
+                    self.hung_up(handle, Errno::ECONNRESET);
+                }
+            }
+            self.nameless.pop();
+        }
     }
 
     pub(super) fn unwatch(&self, link: &Link) {

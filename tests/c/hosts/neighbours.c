@@ -179,12 +179,55 @@ static void other_user(void) {
     close_side(&side);
 }
 
+#define TAKEN "hosts.neighbour.taken"
+
+/* As another user: takes a name of the parent's user. */
+static int squatter(struct other other) {
+    if (setgroups(0, NULL) || setgid(NOBODY) || setuid(NOBODY)) {
+        fprintf(stderr, "nobody can be another user here\n");
+        return 0;
+    }
+    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+    int fd = listen_as(0, TAKEN);
+    meet(NULL, other);
+    meet(NULL, other);
+    close(fd);
+    return 0;
+}
+
+/* The name cannot be had and nobody is reached by it; every other one can, and this one later. */
+static void squat(void) {
+    struct side side, named;
+    struct op op = {0};
+    char byte = 0;
+    open_side(&side, (struct wish){0});
+    struct other other = start(squatter);
+    if (getuid() != 0) {
+        bury(&other);
+        close_side(&side);
+        return;
+    }
+    meet(&side, other);
+    prepare_side(&named, &side, (struct wish){.name = TAKEN});
+    CHECK(fi_enable(named.ep) == -FI_EADDRINUSE);
+    POST(&side, fi_send(side.ep, &byte, 1, NULL, insert_named(&side, TAKEN), &op));
+    wait_op(&side, &op);
+    CHECK(op.err == FI_EACCES);
+    meet(&side, other);
+    finish_other(&other);
+    OK(fi_enable(named.ep));
+    close_endpoint(&named);
+    close_side(&side);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 3);
     if (strcmp(argv[1], "bells") == 0) {
         bells(atof(argv[2]));
     } else if (strcmp(argv[1], "other-user") == 0) {
         other_user();
+    } else if (strcmp(argv[1], "squat") == 0) {
+        squat();
     } else {
         FAIL("no case %s", argv[1]);
     }

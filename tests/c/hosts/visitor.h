@@ -28,16 +28,31 @@ static inline uint64_t roll(void) {
     return dice;
 }
 
+/* The place of a user's endpoint. */
+static inline socklen_t place_as(struct sockaddr_un *address, unsigned user, const char *name) {
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int len = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "percale/%u/%s", user,
+                       name);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+}
+
 /* The socket of a user's endpoint. */
 static inline int connect_as(unsigned user, const char *name) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int len = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "percale/%u/%s", user,
-                       name);
+    struct sockaddr_un address;
+    socklen_t size = place_as(&address, user, name);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     CHECK(fd >= 0);
-    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
     if (connect(fd, (struct sockaddr *)&address, size) != 0)
         FAIL("cannot connect: %s", strerror(errno));
+    return fd;
+}
+
+/* Listens in its place. */
+static inline int listen_as(unsigned user, const char *name) {
+    struct sockaddr_un address;
+    socklen_t size = place_as(&address, user, name);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 16) == 0);
     return fd;
 }
 
