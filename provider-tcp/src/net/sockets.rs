@@ -9,7 +9,7 @@ use std::{
 
 use fabric_core::{
     Errno, Result,
-    fork::NotInherited,
+    fork::{NotInherited, Owner},
     log::Subsys,
     mem::Buffers,
     param::known::{TCP_PORT_HIGH, TCP_PORT_LOW},
@@ -29,15 +29,22 @@ const BACKLOG: i32 = 4096;
 /// Reads of what nobody wants any more, 4 KiB each.
 const WASTE: usize = 256;
 
-/// A TCP socket; closing it is dropping it. A forked child does not keep it.
+/// A TCP socket; closing it is dropping it. It ends for the peer then, or with the process: a forked
+/// child does not keep it.
 #[derive(Debug)]
 pub(crate) struct Socket {
     /// Dropped before the socket.
     _not_inherited: NotInherited,
     fd: OwnedFd,
+    owner: Owner,
 }
 
 impl Socket {
+    fn opened<E>(open: impl FnOnce() -> Result<OwnedFd, E>) -> Result<Self, E> {
+        let (not_inherited, fd) = NotInherited::open(open)?;
+        Ok(Self { _not_inherited: not_inherited, fd, owner: Owner::here() })
+    }
+
     /// Opens a socket for addresses like `address`.
     fn open(address: SocketAddr) -> Result<Self> {
         let family = match address {
@@ -45,7 +52,7 @@ impl Socket {
             SocketAddr::V6(_) => AddressFamily::INET6,
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        Ok(socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?.into())
+        Ok(Self::opened(|| socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)))?)
     }
 
     /// Begins to connect, from `from` if it names an interface.
@@ -76,9 +83,12 @@ impl Socket {
     }
 }
 
-impl From<OwnedFd> for Socket {
-    fn from(fd: OwnedFd) -> Self {
-        Self { _not_inherited: NotInherited::new(fd.as_fd()), fd }
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Closing alone does not end it as long as a child has it, of those that no handler sees.
+        if self.owner.is_here() {
+            let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
+        }
     }
 }
 
@@ -184,9 +194,8 @@ impl Acceptor {
     pub(crate) fn accept(&self) -> Result<Accepted<Socket>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
-            match accept_with(&self.socket.fd, flags) {
-                Ok(fd) => {
-                    let stream = Socket::from(fd);
+            match Socket::opened(|| accept_with(&self.socket.fd, flags)) {
+                Ok(stream) => {
                     self.options.apply(&stream);
                     // A peer that has left meanwhile has no address.
                     let Ok(peer) = rustix::net::getpeername(&stream.fd) else { continue };

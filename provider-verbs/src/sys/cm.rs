@@ -4,7 +4,7 @@
 use core::ffi::{c_int, c_void};
 use std::{fmt, os::fd::BorrowedFd, sync::Arc};
 
-use fabric_core::{Errno, Result, inet::SocketAddress};
+use fabric_core::{Errno, Result, fork::NotInherited, inet::SocketAddress};
 
 use super::{
     Context, QpCap, QpQueues, RecvWork, SendWork, Tables,
@@ -21,6 +21,8 @@ use super::{
 pub(crate) struct CmEvents {
     tables: &'static Tables,
     raw: *mut rdma_event_channel,
+    /// The kernel ends connections when nobody has their channel any more.
+    _not_inherited: NotInherited,
 }
 
 // SAFETY: calls on a channel may come from any thread.
@@ -61,7 +63,9 @@ impl CmEvents {
         if raw.is_null() {
             return Err(last());
         }
-        let events = Arc::new(Self { tables, raw });
+        // SAFETY: open as long as the channel lives.
+        let fd = unsafe { BorrowedFd::borrow_raw((*raw).fd) };
+        let events = Arc::new(Self { tables, raw, _not_inherited: NotInherited::new(fd) });
         rustix::io::ioctl_fionbio(events.fd(), true)?;
         Ok(events)
     }
