@@ -71,6 +71,37 @@ fn a_sleeping_child_does_not_keep_its_dead_parents_name() {
 }
 
 #[test]
+fn a_child_does_not_hide_that_its_parent_has_left() {
+    let program = Program::new("forked");
+    for way in ["close", "exec", "exit"] {
+        program.run(&["left", way]);
+    }
+    // Children that no handler sees; of one that lives on behind an `exec` nothing is told.
+    for way in ["close", "exit"] {
+        program.run(&["unseen", way]);
+    }
+}
+
+/// Where the peer's process could not be watched at first, for want of a descriptor.
+#[test]
+fn a_starved_process_learns_of_its_peers_end() {
+    Program::new("forked").run(&["starved", "exit"]);
+}
+
+#[test]
+fn a_child_that_closes_what_it_has_inherited() {
+    Program::new("forked").run(&["closes"]);
+}
+
+#[test]
+fn children_of_a_process_whose_threads_are_in_the_library() {
+    let program = Program::new("forked");
+    for progress in ["manual", "auto"] {
+        program.run(&["threads", progress]);
+    }
+}
+
+#[test]
 fn a_sleeper_learns_of_its_peers_end() {
     Program::new("deaths").run(&["asleep"]);
 }
@@ -173,6 +204,14 @@ fn no_peer_rings_for_another() {
 fn another_user_is_refused() {
     if is_shm() {
         Program::new("neighbours").run(&["other-user", "0"]);
+    }
+}
+
+/// A name that another user has taken. Needs root.
+#[test]
+fn a_name_that_another_user_has_taken() {
+    if is_shm() {
+        Program::new("neighbours").run(&["squat", "0"]);
     }
 }
 

@@ -2,6 +2,9 @@
  * end. */
 #include "side.h"
 
+#include <pthread.h>
+#include <sys/syscall.h>
+
 enum { MESSAGES = 200, LEN = 3000 };
 
 /* Answers with what it is sent, until it is told to end or its peer is gone. */
@@ -52,6 +55,28 @@ static void wait_for(pid_t child, int wanted) {
         FAIL("a child ended with status 0x%x", status);
 }
 
+/* What is the parent's is of no use to a child, and does it no harm. */
+static void refuses(struct side *side) {
+    char byte = 0;
+    struct fi_cq_tagged_entry entry;
+    struct fid_mr *mr;
+    CHECK(fi_cq_read(side->cq, &entry, 1) == -FI_EOPNOTSUPP);
+    CHECK(fi_cq_sread(side->cq, &entry, 1, NULL, -1) == -FI_EOPNOTSUPP);
+    CHECK(fi_inject(side->ep, &byte, 1, side->peer) == -FI_EOPNOTSUPP);
+    CHECK(fi_recv(side->ep, &byte, 1, NULL, side->peer, NULL) == -FI_EOPNOTSUPP);
+    CHECK(fi_av_insert(side->av, &byte, 1, NULL, 0, NULL) == -FI_EOPNOTSUPP);
+    CHECK(fi_mr_reg(side->domain, &byte, 1, FI_REMOTE_READ, 0, 1, 0, &mr, NULL) == -FI_EOPNOTSUPP);
+}
+
+static void closes_inherited(struct side *side) {
+    OK(fi_close(&side->ep->fid));
+    CHECK(fi_close(&side->ep->fid) == -FI_EINVAL);
+    OK(fi_close(&side->cq->fid));
+    OK(fi_close(&side->av->fid));
+    OK(fi_close(&side->domain->fid));
+    OK(fi_close(&side->fabric->fid));
+}
+
 /* A child closes what it has inherited, while its parent sleeps and talks. */
 static void closes(void) {
     struct side side;
@@ -64,15 +89,8 @@ static void closes(void) {
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            struct fi_cq_tagged_entry entry;
-            /* Progress of a child finds nothing that is its parent's. */
-            for (int k = 0; i % 2 && k < 1000; k++)
-                fi_cq_read(side.cq, &entry, 1);
-            OK(fi_close(&side.ep->fid));
-            OK(fi_close(&side.cq->fid));
-            OK(fi_close(&side.av->fid));
-            OK(fi_close(&side.domain->fid));
-            OK(fi_close(&side.fabric->fid));
+            refuses(&side);
+            closes_inherited(&side);
             _exit(7);
         }
         for (unsigned k = 0; k < 20; k++)
@@ -187,15 +205,175 @@ static void survives(void) {
     close_side(&side);
 }
 
+static struct side busy;
+
+static void *polls(void *unused) {
+    struct fi_cq_tagged_entry entries[8];
+    for (;;)
+        fi_cq_read(busy.cq, entries, 8);
+    return unused;
+}
+
+static void *posts(void *unused) {
+    static struct fi_context2 context;
+    static char byte;
+    for (;;) {
+        fi_tinject(busy.ep, &byte, 1, busy.peer, 3);
+        fi_trecv(busy.ep, &byte, 1, NULL, FI_ADDR_UNSPEC, 3, 0, &context);
+    }
+    return unused;
+}
+
+/* Uses what all objects of the process have in common. */
+static void *opens_and_asks(void *unused) {
+    for (;;) {
+        struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_CONTEXT};
+        struct fid_cq *cq;
+        struct fi_info *info;
+        OK(fi_cq_open(busy.domain, &attr, &cq, NULL));
+        OK(fi_close(&cq->fid));
+        if (fi_getinfo(FI_VERSION(1, 20), NULL, NULL, 0, busy.info, &info) == 0)
+            fi_freeinfo(info);
+    }
+    return unused;
+}
+
+/* Children of a process whose threads are inside the library, and have its locks. */
+static void threads(int progress) {
+    char name[256];
+    open_side(&busy, (struct wish){.wait = FI_WAIT_UNSPEC, .progress = progress});
+    own_name(&busy, name, sizeof name);
+    busy.peer = insert(&busy, name);
+    void *(*run[])(void *) = {polls, polls, posts, opens_and_asks};
+    for (int i = 0; i < 4; i++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, run[i], NULL) == 0);
+    }
+    for (int i = 0; i < 60; i++) {
+        fflush(NULL);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(10);
+            struct side own;
+            refuses(&busy);
+            if (i % 2)
+                closes_inherited(&busy);
+            open_side(&own, (struct wish){0});
+            own_name(&own, name, sizeof name);
+            own.peer = insert(&own, name);
+            exchange(&own, 1);
+            close_side(&own);
+            _exit(7);
+        }
+        wait_for(child, 7);
+    }
+    /* Its threads are still at it. */
+    _exit(0);
+}
+
+/* How the other process leaves, and whether handlers of forks see the child that it has by then. */
+static const char *way;
+static int unseen;
+
+static pid_t child_that_stays(void) {
+    pid_t child = unseen ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        sleep(30);
+        _exit(0);
+    }
+    return child;
+}
+
+static int leaver(struct other other) {
+    struct side side;
+    char byte;
+    open_side(&side, (struct wish){0});
+    introduce(&side, other);
+    exchange(&side, 1);
+    pid_t child = child_that_stays();
+    tell(other, &child, sizeof child);
+    hear(&side, other, &byte, 1);
+    if (strcmp(way, "close") == 0) {
+        OK(fi_close(&side.ep->fid));
+        pause();
+    }
+    if (strcmp(way, "exec") == 0)
+        execlp("sleep", "sleep", "30", (char *)NULL);
+    _exit(0);
+}
+
+/* What the next descriptor would be. */
+static int lowest_free(void) {
+    int fd = dup(0);
+    close(fd);
+    return fd;
+}
+
+/* All that depends on a peer ends with it, though a child of its own lives on. With so few descriptors
+ * to `spare`, if not negative, we meet it. */
+static void left_by(int spare) {
+    static unsigned char bytes[1 << 20], rest[LEN];
+    struct side side;
+    struct rlimit limit, low;
+    open_side(&side, (struct wish){0});
+    struct other other = start(leaver);
+    introduce(&side, other);
+    struct op in = {0}, out = {0}, ops[4] = {0};
+    POST(&side, fi_recv(side.ep, rest, LEN, NULL, side.peer, &in));
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    low = limit;
+    if (spare >= 0)
+        low.rlim_cur = (rlim_t)(lowest_free() + spare);
+    CHECK(setrlimit(RLIMIT_NOFILE, &low) == 0);
+    expect(&side, &in);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    POST(&side, fi_send(side.ep, rest, LEN, NULL, side.peer, &out));
+    expect(&side, &out);
+    pid_t child;
+    CHECK(hear(&side, other, &child, sizeof child) == sizeof child);
+    POST(&side, fi_trecv(side.ep, rest, LEN, NULL, side.peer, 5, 0, &ops[0]));
+    POST(&side, fi_tsend(side.ep, bytes, sizeof bytes, NULL, side.peer, 9, &ops[1]));
+    linger(&side, 0.02);
+    tell(other, "", 1);
+    double begin = now();
+    wait_op(&side, &ops[0]);
+    wait_op(&side, &ops[1]);
+    CHECK(ops[0].err && ops[1].err && now() - begin < 2);
+    POST(&side, fi_tsend(side.ep, bytes, 8, NULL, side.peer, 9, &ops[2]));
+    POST(&side, fi_tsend(side.ep, bytes, sizeof bytes, NULL, side.peer, 9, &ops[3]));
+    wait_op(&side, &ops[2]);
+    wait_op(&side, &ops[3]);
+    linger(&side, 0.05);
+    for (int i = 0; i < 4; i++)
+        CHECK(ops[i].done == 1);
+    kill_other(&other);
+    CHECK(kill(child, SIGKILL) == 0);
+    close_side(&side);
+}
+
 int main(int argc, char **argv) {
-    CHECK(argc == 2);
+    CHECK(argc >= 2);
+    way = argv[argc - 1];
     if (strcmp(argv[1], "closes") == 0)
         closes();
     else if (strcmp(argv[1], "opens") == 0)
         opens();
     else if (strcmp(argv[1], "survives") == 0)
         survives();
-    else
+    else if (strcmp(argv[1], "threads") == 0)
+        threads(strcmp(way, "auto") == 0 ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL);
+    else if (strcmp(argv[1], "left") == 0)
+        left_by(-1);
+    else if (strcmp(argv[1], "unseen") == 0) {
+        unseen = 1;
+        left_by(-1);
+    } else if (strcmp(argv[1], "starved") == 0) {
+        unseen = 1;
+        for (int spare = 0; spare < 3; spare++)
+            left_by(spare);
+    } else
         FAIL("no case %s", argv[1]);
     return 0;
 }

@@ -69,6 +69,21 @@ fn a_child_that_closes_what_it_has_inherited() {
     program("forked").run(&["closes"]);
 }
 
+/// By closing or by `exec`, at which children that have been forked keep nothing of its connections.
+#[test]
+fn a_child_does_not_hide_that_its_parent_has_left() {
+    let program = program("forked");
+    for way in ["close", "exec", "exit"] {
+        program.run(&["left", way]);
+    }
+    program.run(&["unseen", "close"]);
+}
+
+#[test]
+fn children_of_a_process_whose_threads_are_in_the_library() {
+    program("forked").run(&["threads", "manual"]);
+}
+
 #[test]
 fn three_hundred_visitors_say_half_a_word() {
     program("strangers").run(&["half-open"]);
