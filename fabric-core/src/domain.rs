@@ -3,7 +3,7 @@
 use core::{any::Any, fmt};
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use crate::{
@@ -20,6 +20,8 @@ pub struct Domain {
     api_version: Version,
     regions: Arc<MrTable>,
     children: AtomicUsize,
+    /// Peers may be lent memory of operations.
+    lends: AtomicBool,
     /// What the provider's endpoints share.
     common: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
@@ -55,6 +57,7 @@ impl Domain {
             api_version,
             regions,
             children: AtomicUsize::new(0),
+            lends: AtomicBool::new(true),
             common: Mutex::default(),
         }))
     }
@@ -91,6 +94,19 @@ impl Domain {
     /// Whether operations must move forward without calls of the application.
     pub fn auto_progress(&self) -> bool {
         Progress::from_raw(self.attr.progress) == Some(Progress::Auto)
+    }
+
+    /// From now on endpoints are opened that lend peers no memory of operations to write to. A peer that
+    /// is stopped in the middle of such a write, and goes on when the endpoint has been closed, writes to
+    /// what that memory is by then.
+    pub fn lend_nothing(&self) {
+        // Relaxed: endpoints are opened behind this by whoever has called it.
+        self.lends.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether endpoints may lend peers memory of operations.
+    pub fn lends(&self) -> bool {
+        self.lends.load(Ordering::Relaxed)
     }
 
     /// What the provider's endpoints in this domain share, made by the first of them. A provider

@@ -71,6 +71,9 @@ pub struct Limits {
     pub patience: u32,
     /// Direct copies of at least this many bytes are made from both ends, half as many at a time.
     pub shared: usize,
+    /// Peers may be asked to write their half of such a copy. Otherwise nobody else writes to the memory
+    /// of operations.
+    pub lends: bool,
     /// Operations that wait to be emitted at the same time. Those that a peer knows of are not
     /// counted: what they wait for may be a receive, which no progress of ours brings nearer.
     pub outstanding: usize,

@@ -128,7 +128,7 @@ impl<L: Lock> Core<L> {
         let (peer, origin) = (transfer.peer, transfer.kind.origin());
         self.stats.copies += 1;
         // The memory behind a write is its region's owner's to take away at any time: it is not lent.
-        let lendable = !matches!(transfer.kind, TransferKind::Write { .. });
+        let lendable = self.limits.lends && !matches!(transfer.kind, TransferKind::Write { .. });
         if lendable && transfer.want >= self.limits.shared {
             let flags = origin.flags();
             let head = Head { op: Op::Invite as u8, flags, a: origin.handle, b: handle.raw() };
@@ -234,7 +234,7 @@ impl<L: Lock> Core<L> {
         let origin = transfer.kind.origin();
         let Some(pull) = &mut transfer.pull else { return };
         let left = pull.top - pull.floor;
-        if left < worth || pull.lent_from.is_some() || pull.failed {
+        if !self.limits.lends || left < worth || pull.lent_from.is_some() || pull.failed {
             return;
         }
         // Whole pages for the kernel, as far as there are any.

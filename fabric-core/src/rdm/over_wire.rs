@@ -65,6 +65,7 @@ impl<W: Wire, L: Lock> RdmEngine for Engine<W, L> {
             eager: EAGER,
             patience: PATIENCE,
             shared: SHARED,
+            lends: domain.lends(),
             outstanding: sizes.tx,
             atomic: ATOMIC,
             waiting_bytes: WAITING_BYTES,

@@ -15,6 +15,7 @@ pub(crate) use wire::TestWire;
 
 use crate::{
     Errno,
+    engine::Limits,
     flags::Flags,
     op::{RecvOp, RmaIov, RmaKind, TxMeta},
     wire::Op,
@@ -312,4 +313,27 @@ fn what_is_posted_to_a_peer_that_is_not_there_names_it() {
     }
     settle(&mut [&mut a, &mut b]);
     idle(&[&a, &b]);
+}
+
+/// Where memory is not lent, its owner alone copies, however large the message is.
+#[test]
+fn memory_that_is_not_lent_is_written_by_its_owner_alone() {
+    for lends in [true, false] {
+        let (shared, mut both) = nodes(2, WAYS[0], Limits { lends, ..LIMITS });
+        let [a, b] = &mut both[..] else { panic!("two nodes") };
+        let (mut from, mut to) = (pattern(1, 50_000), vec![0; 50_000]);
+        shared.net().memory.extend([iov(&mut from), iov(&mut to)]);
+        b.trecv(7, 5, &mut to);
+        a.tsend(1, 3, 5, &mut from);
+        // The sender computes, and is back before all is copied.
+        for _ in 0..LIMITS.patience + 8 {
+            b.engine.progress();
+        }
+        settle(&mut [&mut *a, &mut *b]);
+        assert_eq!((a.sent().len(), b.received().len()), (1, 1));
+        assert_eq!(to, from);
+        let emitted = |op: Op| shared.net().emitted.contains_key(&(op as u8));
+        assert_eq!((emitted(Op::Invite), emitted(Op::Share)), (lends, lends));
+        idle(&[&*a, &*b]);
+    }
 }

@@ -48,6 +48,7 @@ pub(super) const LIMITS: Limits = Limits {
     eager: 1024,
     patience: 4,
     shared: 2048,
+    lends: true,
     outstanding: 64,
     atomic: 4096,
     waiting_bytes: 8192,
