@@ -5,7 +5,7 @@
 //! cargo run --example hello -- ADDRESS        sends to it
 //! ```
 //!
-//! `FI_PROVIDER=shm` or `FI_PROVIDER=tcp` chooses the way.
+//! `FI_PROVIDER` chooses the way: `shm`, `tcp`, `verbs`.
 
 use std::time::Duration;
 

@@ -7,6 +7,8 @@
 
 use bytemuck::Pod;
 
+use crate::registered::Mark;
+
 /// Memory that an operation sends from.
 ///
 /// ```
@@ -55,12 +57,13 @@ pub unsafe trait BufMut: Send + 'static {
 pub struct Piece {
     base: *mut u8,
     len: usize,
+    mark: Mark,
 }
 
 impl Piece {
     /// Of so many bytes from an address.
     pub const fn new(base: *mut u8, len: usize) -> Self {
-        Self { base, len }
+        Self { base, len, mark: Mark::NONE }
     }
 
     /// Where it begins.
@@ -70,12 +73,22 @@ impl Piece {
 
     /// Of bytes that are only read.
     pub const fn of(bytes: &[u8]) -> Self {
-        Self { base: bytes.as_ptr().cast_mut(), len: bytes.len() }
+        Self::new(bytes.as_ptr().cast_mut(), bytes.len())
     }
 
     /// Its bytes.
     pub const fn len(&self) -> usize {
         self.len
+    }
+
+    /// The same, of memory that is registered.
+    pub(crate) const fn marked(self, mark: Mark) -> Self {
+        Self { mark, ..self }
+    }
+
+    /// Where it is registered.
+    pub(crate) const fn mark(&self) -> Mark {
+        self.mark
     }
 
     /// Whether there is none.

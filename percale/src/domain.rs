@@ -13,9 +13,11 @@ use fabric_core::{
     attr::{Info, Progress, Threading},
     av::AddressFormat,
     domain::Domain as Core,
+    inet,
 };
+#[cfg(test)]
+use fabric_core::{flags::MrMode, mr::Registrar};
 use provider_shm::ShmAddresses;
-use provider_tcp::address;
 
 use crate::{
     address::{Address, Peer, PeerSpace},
@@ -26,6 +28,7 @@ use crate::{
     fabric::Fabric,
     queue::Queue,
     reactor::Reactor,
+    registered::Pool,
     trace::span,
 };
 
@@ -106,18 +109,43 @@ impl<P: Provider> Domain<P> {
 pub struct DomainBuilder<P: Provider> {
     fabric: Fabric,
     reactor: Option<Arc<dyn Reactor>>,
+    #[cfg(test)]
+    device: Option<Arc<dyn Registrar>>,
     provider: PhantomData<P>,
 }
 
 impl<P: Provider> DomainBuilder<P> {
     pub(crate) fn new(fabric: Fabric) -> Self {
-        Self { fabric, reactor: None, provider: PhantomData }
+        Self {
+            fabric,
+            reactor: None,
+            #[cfg(test)]
+            device: None,
+            provider: PhantomData,
+        }
     }
 
     /// Futures wait with this reactor. Without one they ask to be polled again at once.
     pub fn reactor(mut self, reactor: impl Reactor) -> Self {
         self.reactor = Some(Arc::new(reactor));
         self
+    }
+
+    /// Memory of operations has to be registered on this device.
+    #[cfg(test)]
+    pub(crate) fn on(mut self, device: impl Registrar + 'static) -> Self {
+        self.device = Some(Arc::new(device));
+        self
+    }
+
+    /// Opens what the provider calls the domain.
+    fn open_core(&self, info: &mut Info) -> fabric_core::Result<Arc<Core>> {
+        #[cfg(test)]
+        if let Some(device) = &self.device {
+            info.domain.get_or_insert_default().mr_mode |= MrMode::LOCAL;
+            return Core::open_on(info, device.clone());
+        }
+        self.fabric.kind().open_domain(info)
     }
 
     /// Opens the domain.
@@ -137,13 +165,16 @@ impl<P: Provider> DomainBuilder<P> {
         let format = addresses(kind, &info)
             .ok_or(fabric_core::Errno::EINVAL)
             .map_err(Error::refused("open a domain"))?;
-        let core = Core::open(&info).map_err(Error::refused("open a domain"))?;
+        let core = self.open_core(&mut info).map_err(Error::refused("open a domain"))?;
+        // Buffers are given back when an endpoint has been closed: nobody may write to them then.
+        core.lend_nothing();
         let queue = Queue::open(kind, self.reactor.as_deref())?;
         Ok(Domain {
             inner: Arc::new(DomainInner {
                 kind,
-                info,
+                pool: Pool::new(core.regions(), &info),
                 core,
+                info,
                 peers: PeerSpace::open(format)?,
                 queue,
                 reactor: self.reactor,
@@ -158,7 +189,9 @@ impl<P: Provider> DomainBuilder<P> {
 fn addresses(kind: Kind, info: &Info) -> Option<&'static dyn AddressFormat> {
     match kind {
         Kind::Shm => Some(&ShmAddresses),
-        Kind::Tcp | Kind::TcpRxm => address::addresses(info.addr_format).map(|format| format as _),
+        Kind::Tcp | Kind::TcpRxm | Kind::Verbs | Kind::VerbsRxm => {
+            inet::addresses(info.addr_format).map(|format| format as _)
+        }
     }
 }
 
@@ -168,6 +201,7 @@ pub(crate) struct DomainInner<P: Provider> {
     pub(crate) info: Info,
     pub(crate) core: Arc<Core>,
     peers: PeerSpace,
+    pool: Pool,
     /// Of all endpoints that have none of their own.
     pub(crate) queue: Arc<Queue<P>>,
     pub(crate) reactor: Option<Arc<dyn Reactor>>,
@@ -185,6 +219,12 @@ impl<P: Provider> DomainInner<P> {
         &self.peers
     }
 
+    /// Its buffers, and memory that its device knows.
+    #[inline]
+    pub(crate) const fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     /// The event queue of all connections and listeners.
     pub(crate) fn events(&self) -> Result<Arc<Events>> {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,9 +236,14 @@ impl<P: Provider> DomainInner<P> {
         Ok(opened)
     }
 
+    /// A name that nothing else ever has.
+    pub(crate) fn name(&self) -> u64 {
+        NAMES.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Takes an endpoint into the list, and gives it a name that no other one ever has.
     pub(crate) fn enlist(&self, endpoint: &P::Endpoint) -> u64 {
-        let name = NAMES.fetch_add(1, Ordering::Relaxed);
+        let name = self.name();
         self.endpoints().insert(name, endpoint.clone());
         name
     }

@@ -1,7 +1,7 @@
 //! SETUP. What a program needs of a fabric.
 
 use fabric_core::{
-    attr::{DomainAttr, EpAttr, EpType, FabricAttr, Info, Progress, Threading},
+    attr::{DomainAttr, EpAttr, EpType, FabricAttr, Info, Progress, SHARED_CONTEXT, Threading},
     discovery::{NoProvider, ProviderFilter, Request, getinfo},
     flags::{Flags, MrMode, Order},
 };
@@ -32,9 +32,10 @@ pub struct Hints {
     source: bool,
 }
 
-/// What this crate does for every provider: it allocates what it registers, and tells peers addresses
-/// and keys as the provider has them.
-const DUTIES: MrMode = MrMode::VIRT_ADDR.union(MrMode::ALLOCATED).union(MrMode::PROV_KEY);
+/// What this crate does for every provider: it allocates what it registers, registers what operations
+/// use where a device has to know that, and tells peers addresses and keys as the provider has them.
+const DUTIES: MrMode =
+    MrMode::LOCAL.union(MrMode::VIRT_ADDR).union(MrMode::ALLOCATED).union(MrMode::PROV_KEY);
 
 impl Hints {
     fn of(ep_type: EpType) -> Self {
@@ -101,6 +102,12 @@ impl Hints {
         self.caps(Flags::DIRECTED_RECV)
     }
 
+    /// Connections that receive from a [`SharedReceive`](crate::SharedReceive).
+    pub fn shared_receive(mut self) -> Self {
+        self.info.ep.get_or_insert_default().rx_ctx_cnt = SHARED_CONTEXT;
+        self
+    }
+
     /// Keeps an order between operations; sends keep theirs without being asked.
     pub fn order(mut self, order: Order) -> Self {
         self.info.tx.get_or_insert_default().msg_order |= order;
@@ -108,7 +115,7 @@ impl Hints {
         self
     }
 
-    /// Only this provider: `shm`, `tcp`, `tcp;ofi_rxm`.
+    /// Only this provider: `shm`, `tcp`, `tcp;ofi_rxm`, `verbs`, `verbs;ofi_rxm`.
     pub fn provider(mut self, name: &str) -> Self {
         self.fabric_attr().prov_name = Some(name.to_owned());
         self

@@ -32,7 +32,9 @@ pub mod op;
 mod queue;
 pub mod reactor;
 mod region;
+mod registered;
 mod scope;
+mod shared_receive;
 mod stats;
 mod trace;
 mod waiting;
@@ -41,7 +43,7 @@ pub use address::{Address, Peer};
 pub use buf::{Buf, BufMut};
 pub use connection::{Connecting, Connection, Incoming, Listener};
 pub use counter::{Counter, Reached};
-pub use dispatch::{Any, Local, Shared, Shm, Tcp, TcpRxm};
+pub use dispatch::{Any, Local, Shared, Shm, Tcp, TcpRxm, Verbs, VerbsRxm};
 pub use domain::{Domain, DomainBuilder};
 pub use endpoint::{
     Change, Element, Endpoint, EndpointBuilder, Message, Messages, Outgoing, RemoteWrite,
@@ -64,7 +66,9 @@ use provider_shm::ShmSource;
 use provider_tcp::{RxmSource, TcpSource};
 use provider_verbs::{VerbsRxmSource, VerbsSource};
 pub use region::{Access, Part, Region, Remote, View};
+pub use registered::Buffer;
 pub use scope::{Scope, ScopedOp};
+pub use shared_receive::SharedReceive;
 pub use stats::prometheus_text;
 
 /// The providers that are built in, in the order in which their offers are listed.

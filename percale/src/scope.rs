@@ -20,6 +20,7 @@ use crate::{
     error::{Error, Result},
     op::Request,
     queue::Outcome,
+    registered::Known,
 };
 
 impl<P: Provider> Endpoint<P> {
@@ -64,11 +65,14 @@ pub struct Scope<'scope, 'env: 'scope, P: Provider> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
+/// Operations, and how a device knows their memory.
+type Started = Vec<(Handle, Option<Known>)>;
+
 /// Answers for the memory: it goes when no operation uses any.
 struct Lender<'a, P: Provider> {
     endpoint: &'a Endpoint<P>,
     /// Operations that have not been waited for.
-    started: Mutex<Vec<Handle>>,
+    started: Mutex<Started>,
 }
 
 impl<P: Provider> Lender<'_, P> {
@@ -76,20 +80,26 @@ impl<P: Provider> Lender<'_, P> {
         // Room for the note first: nothing may come between the start and the note.
         let mut started = self.started();
         started.reserve(1);
-        let key = self.endpoint.inner.start_lent(request?)?;
-        started.push(key);
+        let (key, known) = self.endpoint.inner.start_lent(request?)?;
+        started.push((key, known));
         Ok(key)
     }
 
     fn wait(&self, key: Handle, deadline: Option<Instant>) -> Option<Outcome> {
         let queue = &self.endpoint.inner.queue;
         let outcome = queue.wait(deadline, key.index(), || queue.take(key))?;
-        self.started().retain(|other| *other != key);
+        let mut started = self.started();
+        let at = started.iter().position(|(other, _)| *other == key);
+        let known = at.and_then(|at| started.swap_remove(at).1);
+        drop(started);
+        if let Some(known) = known {
+            known.settle(&outcome);
+        }
         Some(outcome)
     }
 
     // A panic cannot leave the list half changed, so a poisoned lock is as good as any.
-    fn started(&self) -> MutexGuard<'_, Vec<Handle>> {
+    fn started(&self) -> MutexGuard<'_, Started> {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -97,11 +107,11 @@ impl<P: Provider> Lender<'_, P> {
 impl<P: Provider> Drop for Lender<'_, P> {
     fn drop(&mut self) {
         let inner = &self.endpoint.inner;
-        let started = core::mem::take(&mut *self.started());
-        for key in &started {
-            inner.queue.cancel(&inner.calls, *key);
+        let keys: Vec<Handle> = self.started().iter().map(|(key, _)| *key).collect();
+        for key in &keys {
+            inner.queue.cancel(inner.poster(), *key);
         }
-        for key in started {
+        for key in keys {
             self.wait(key, None);
         }
     }

@@ -28,6 +28,8 @@ use fabric_core::{
 
 /// The provider's name.
 pub const NAME: &str = "verbs";
+/// The name of its reliable datagrams.
+pub const RXM_NAME: &str = offer::RDM_NAME;
 
 /// The verbs provider's side of discovery.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +56,7 @@ pub struct VerbsRxmSource;
 
 impl Source for VerbsRxmSource {
     fn name(&self) -> &str {
-        offer::RDM_NAME
+        RXM_NAME
     }
 
     fn has_fabric(&self, name: &str) -> bool {

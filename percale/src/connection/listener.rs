@@ -8,17 +8,17 @@ use core::{
 };
 use std::{sync::Arc, time::Instant};
 
-use fabric_core::{Errno, api::PassiveEndpoint, attr::Info, eq::RequestHandle};
+use fabric_core::{attr::Info, eq::RequestHandle};
 use futures_core::Stream;
-use provider_tcp::TcpPassive;
 
 use super::{Connecting, Mailbox, open};
 use crate::{
     address::Address,
-    dispatch::{Any, EndpointCalls, Kind, Provider},
+    dispatch::{Any, EndpointCalls, Passive, Provider},
     domain::{Domain, DomainInner},
     error::{Error, Result},
     events::ConnectionEvent,
+    shared_receive::{SharedReceive, SharedReceiveInner},
     trace::span,
 };
 
@@ -29,11 +29,8 @@ impl<P: Provider> Domain<P> {
         span!("listen");
         let domain = self.inner();
         let refused = |errno| Error::Refused { call: "listen", errno };
-        if domain.kind != Kind::Tcp {
-            return Err(refused(Errno::ENOSYS));
-        }
+        let passive = Passive::open(domain.kind, &domain.info).map_err(refused)?;
         let mailbox = Mailbox::open(domain.events()?).map_err(refused)?;
-        let passive = TcpPassive::open(&domain.info, 0).map_err(refused)?;
         // From here on it is closed whatever happens.
         let listener = Listener { passive, mailbox, domain: domain.clone() };
         let listen = || {
@@ -69,7 +66,7 @@ impl<P: Provider> Domain<P> {
 /// # }
 /// ```
 pub struct Listener<P: Provider = Any> {
-    passive: Arc<TcpPassive>,
+    passive: Passive,
     mailbox: Mailbox,
     domain: Arc<DomainInner<P>>,
 }
@@ -136,7 +133,7 @@ impl<P: Provider> fmt::Debug for Listener<P> {
 /// A request for a connection. Dropping it refuses it.
 #[must_use = "dropping a request refuses it"]
 pub struct Incoming<P: Provider = Any> {
-    passive: Arc<TcpPassive>,
+    passive: Passive,
     domain: Arc<DomainInner<P>>,
     info: Arc<Info>,
     handle: RequestHandle,
@@ -149,14 +146,27 @@ impl<P: Provider> Incoming<P> {
         &self.data
     }
 
-    /// Accepts. The peer gets `data` along, at most some 200 bytes.
+    /// Accepts. The peer gets `data` along, at most some 200 bytes, over verbs 50.
     pub fn accept(self, data: &[u8]) -> Result<Connecting<P>> {
-        let inner = open(&self.domain, &self.info, Some(&self.handle))?;
+        self.accept_with(None, data)
+    }
+
+    /// As [`Incoming::accept`], for a connection that receives from a context.
+    pub fn accept_sharing(self, receive: &SharedReceive<P>, data: &[u8]) -> Result<Connecting<P>> {
+        self.accept_with(Some(receive.inner()), data)
+    }
+
+    fn accept_with(
+        self,
+        shared: Option<&Arc<SharedReceiveInner<P>>>,
+        data: &[u8],
+    ) -> Result<Connecting<P>> {
+        let inner = open(&self.domain, &self.info, Some(&self.handle), shared)?;
         inner.calls.accept(data).map_err(Error::refused("accept a connection"))?;
         Ok(Connecting { inner: Some(inner) })
     }
 
-    /// Refuses. The peer gets `data` along, at most some 200 bytes.
+    /// Refuses. The peer gets `data` along, at most some 200 bytes, over verbs 50.
     pub fn reject(self, data: &[u8]) -> Result<()> {
         let refused = Error::refused("reject a connection");
         self.passive.reject(&self.handle, data).map_err(refused)

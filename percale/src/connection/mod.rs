@@ -19,23 +19,33 @@ use crate::{
     buf::{Buf, BufMut},
     dispatch::{Any, EndpointCalls, Provider},
     domain::{Domain, DomainInner},
-    endpoint::{EndpointInner, Outgoing, Target},
+    endpoint::{EndpointInner, Outgoing, Target, Way},
     error::{Error, Result},
     events::{ConnectionEvent, Events},
     op::{Op, Parked, Receiving, Request, Sending},
+    shared_receive::SharedReceiveInner,
     trace::span,
 };
 
 impl<P: Provider> Domain<P> {
     /// Asks a listener for a connection ([`Hints::msg`](crate::Hints::msg)). It gets `data` along with
-    /// the request, at most some 200 bytes.
+    /// the request, at most some 200 bytes, over verbs 50.
     pub fn connect(&self, address: &Address, data: &[u8]) -> Result<Connecting<P>> {
-        span!("connect", peer = address.as_bytes().escape_ascii());
-        let inner = open(self.inner(), &self.inner().info, None)?;
-        let connect = inner.calls.connect(address.as_bytes(), data);
-        connect.map_err(Error::refused("connect"))?;
-        Ok(Connecting { inner: Some(inner) })
+        connect(self.inner(), None, address, data)
     }
+}
+
+pub(crate) fn connect<P: Provider>(
+    domain: &Arc<DomainInner<P>>,
+    shared: Option<&Arc<SharedReceiveInner<P>>>,
+    address: &Address,
+    data: &[u8],
+) -> Result<Connecting<P>> {
+    span!("connect", peer = address.as_bytes().escape_ascii());
+    let inner = open(domain, &domain.info, None, shared)?;
+    let connect = inner.calls.connect(address.as_bytes(), data);
+    connect.map_err(Error::refused("connect"))?;
+    Ok(Connecting { inner: Some(inner) })
 }
 
 /// Opens a connected endpoint, for a request or to ask with.
@@ -43,6 +53,7 @@ fn open<P: Provider>(
     domain: &Arc<DomainInner<P>>,
     info: &Info,
     request: Option<&RequestHandle>,
+    shared: Option<&Arc<SharedReceiveInner<P>>>,
 ) -> Result<Arc<EndpointInner<P>>> {
     let events = domain.events()?;
     let inner = EndpointInner::open(
@@ -51,7 +62,7 @@ fn open<P: Provider>(
         info,
         request,
         Some(events.clone()),
-        None,
+        Way::Sharing(shared),
     )?;
     let bind = || {
         inner.calls.bind_eq(events.queue())?;
@@ -143,6 +154,12 @@ impl<P: Provider> Connection<P> {
     /// Sends a message.
     pub fn send<B: Buf>(&self, buffer: B) -> Op<P, Sending<B>> {
         self.to().send(buffer)
+    }
+
+    /// Sends a tagged message, which the peer receives from a
+    /// [`SharedReceive`](crate::SharedReceive).
+    pub fn send_tagged<B: Buf>(&self, tag: u64, buffer: B) -> Op<P, Sending<B>> {
+        self.to().tag(tag).send(buffer)
     }
 
     /// Receives a message.

@@ -3,7 +3,9 @@
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use super::{AnyCounter, AnyEndpoint, AnyQueue, Kind, Provider, Shared, Threads, only};
+use super::{
+    AnyCounter, AnyEndpoint, AnyQueue, AnySharedReceive, Kind, Provider, Shared, Threads, only,
+};
 use fabric_core::{
     Errno, Result,
     attr::{CntrEvents, Info},
@@ -16,11 +18,26 @@ use fabric_core::{
 #[derive(Debug)]
 pub struct Any<T = Shared>(PhantomData<T>);
 
+/// Calls with two objects of the same provider.
+macro_rules! each {
+    (($one:ident, $two:ident): ($ones:ident, $twos:ident) => $call:expr) => {
+        match ($one, $two) {
+            ($ones::Shm($one), $twos::Shm($two)) => $call,
+            ($ones::Tcp($one), $twos::Tcp($two)) => $call,
+            ($ones::TcpRxm($one), $twos::TcpRxm($two)) => $call,
+            ($ones::Verbs($one), $twos::Verbs($two)) => $call,
+            ($ones::VerbsRxm($one), $twos::VerbsRxm($two)) => $call,
+            _ => Err(Errno::EDOMAIN),
+        }
+    };
+}
+
 impl<T: Threads> Provider for Any<T> {
     type Threads = T;
     type Endpoint = AnyEndpoint<T::Lock>;
     type Queue = AnyQueue<T::Lock>;
     type Counter = AnyCounter<T::Lock>;
+    type SharedReceive = AnySharedReceive<T::Lock>;
 
     fn supports(_: Kind) -> bool {
         true
@@ -31,6 +48,8 @@ impl<T: Threads> Provider for Any<T> {
             Kind::Shm => AnyQueue::Shm(only::open_queue()?),
             Kind::Tcp => AnyQueue::Tcp(only::open_queue()?),
             Kind::TcpRxm => AnyQueue::TcpRxm(only::open_queue()?),
+            Kind::Verbs => AnyQueue::Verbs(only::open_queue()?),
+            Kind::VerbsRxm => AnyQueue::VerbsRxm(only::open_queue()?),
         })
     }
 
@@ -39,6 +58,8 @@ impl<T: Threads> Provider for Any<T> {
             Kind::Shm => AnyCounter::Shm(only::open_counter(events)?),
             Kind::Tcp => AnyCounter::Tcp(only::open_counter(events)?),
             Kind::TcpRxm => AnyCounter::TcpRxm(only::open_counter(events)?),
+            Kind::Verbs => AnyCounter::Verbs(only::open_counter(events)?),
+            Kind::VerbsRxm => AnyCounter::VerbsRxm(only::open_counter(events)?),
         })
     }
 
@@ -52,18 +73,33 @@ impl<T: Threads> Provider for Any<T> {
             Kind::Shm => AnyEndpoint::Shm(only::open_endpoint(domain, info, request)?),
             Kind::Tcp => AnyEndpoint::Tcp(only::open_endpoint(domain, info, request)?),
             Kind::TcpRxm => AnyEndpoint::TcpRxm(only::open_endpoint(domain, info, request)?),
+            Kind::Verbs => AnyEndpoint::Verbs(only::open_endpoint(domain, info, request)?),
+            Kind::VerbsRxm => AnyEndpoint::VerbsRxm(only::open_endpoint(domain, info, request)?),
+        })
+    }
+
+    fn open_shared_receive(
+        kind: Kind,
+        domain: &Arc<Domain>,
+        info: &Info,
+    ) -> Result<Self::SharedReceive> {
+        Ok(match kind {
+            Kind::Shm => AnySharedReceive::Shm(only::open_shared_receive(domain, info)?),
+            Kind::Tcp => AnySharedReceive::Tcp(only::open_shared_receive(domain, info)?),
+            Kind::TcpRxm => AnySharedReceive::TcpRxm(only::open_shared_receive(domain, info)?),
+            Kind::Verbs => AnySharedReceive::Verbs(only::open_shared_receive(domain, info)?),
+            Kind::VerbsRxm => AnySharedReceive::VerbsRxm(only::open_shared_receive(domain, info)?),
         })
     }
 
     fn bind_queue(endpoint: &Self::Endpoint, queue: &Self::Queue) -> Result<()> {
-        match (endpoint, queue) {
-            (AnyEndpoint::Shm(endpoint), AnyQueue::Shm(queue)) => only::bind_queue(endpoint, queue),
-            (AnyEndpoint::Tcp(endpoint), AnyQueue::Tcp(queue)) => only::bind_queue(endpoint, queue),
-            (AnyEndpoint::TcpRxm(endpoint), AnyQueue::TcpRxm(queue)) => {
-                only::bind_queue(endpoint, queue)
-            }
-            _ => Err(Errno::EDOMAIN),
-        }
+        each!((endpoint, queue): (AnyEndpoint, AnyQueue) => only::bind_queue(endpoint, queue))
+    }
+
+    fn bind_shared_receive(endpoint: &Self::Endpoint, receive: &Self::SharedReceive) -> Result<()> {
+        each!((endpoint, receive): (AnyEndpoint, AnySharedReceive) => {
+            only::bind_shared_receive(endpoint, receive)
+        })
     }
 
     fn bind_counter(
@@ -71,17 +107,8 @@ impl<T: Threads> Provider for Any<T> {
         counter: &Self::Counter,
         directions: Flags,
     ) -> Result<()> {
-        match (endpoint, counter) {
-            (AnyEndpoint::Shm(endpoint), AnyCounter::Shm(counter)) => {
-                only::bind_counter(endpoint, counter, directions)
-            }
-            (AnyEndpoint::Tcp(endpoint), AnyCounter::Tcp(counter)) => {
-                only::bind_counter(endpoint, counter, directions)
-            }
-            (AnyEndpoint::TcpRxm(endpoint), AnyCounter::TcpRxm(counter)) => {
-                only::bind_counter(endpoint, counter, directions)
-            }
-            _ => Err(Errno::EDOMAIN),
-        }
+        each!((endpoint, counter): (AnyEndpoint, AnyCounter) => {
+            only::bind_counter(endpoint, counter, directions)
+        })
     }
 }

@@ -13,32 +13,33 @@ use fabric_core::{
     engine::Stats,
     eq::EventQueue,
     lock::Lock,
-    op::{AtomicOp, RecvOp, RmaOp, SendOp},
+    op::{AtomicOp, Descs, RecvOp, RmaOp, SendOp},
 };
 use provider_shm::ShmEndpoint;
 use provider_tcp::{TcpEndpoint, TcpRxmEndpoint};
+use provider_verbs::{VerbsEndpoint, VerbsRxmEndpoint};
 
-use super::{Batch, HeldCounter, HeldEndpoint, HeldQueue};
+use super::{Batch, HeldCounter, HeldEndpoint, HeldQueue, HeldSharedReceive};
 
 /// What is asked of an endpoint; as [`fabric_core::api::Endpoint`], without its types.
 #[enum_dispatch]
 pub trait EndpointCalls {
-    /// Posts a send.
+    /// Posts a send from memory that is registered as `descs` say.
     ///
     /// # Safety
     /// The memory that `op` describes stays valid until the operation has completed or the endpoint
     /// is closed.
-    unsafe fn send(&self, op: &SendOp<'_>) -> Result<()>;
+    unsafe fn send(&self, op: &SendOp<'_>, descs: Descs<'_>) -> Result<()>;
     /// Posts a receive.
     ///
     /// # Safety
     /// As for [`EndpointCalls::send`].
-    unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<()>;
+    unsafe fn recv(&self, op: &RecvOp<'_>, descs: Descs<'_>) -> Result<()>;
     /// Posts a read or write.
     ///
     /// # Safety
     /// As for [`EndpointCalls::send`].
-    unsafe fn rma(&self, op: &RmaOp<'_>) -> Result<()>;
+    unsafe fn rma(&self, op: &RmaOp<'_>, descs: Descs<'_>) -> Result<()>;
     /// Posts an atomic operation.
     ///
     /// # Safety
@@ -74,6 +75,20 @@ pub trait EndpointCalls {
     fn set_option(&self, name: i32, value: &[u8]) -> Result<()>;
     /// Largest payload of an atomic operation.
     fn atomic_limit(&self) -> usize;
+}
+
+/// What is asked of a receive context that endpoints share.
+#[enum_dispatch]
+pub trait SharedReceiveCalls {
+    /// Posts a receive.
+    ///
+    /// # Safety
+    /// As for [`EndpointCalls::send`], until the context is closed.
+    unsafe fn recv(&self, op: &RecvOp<'_>, descs: Descs<'_>) -> Result<()>;
+    /// Takes an operation back, if it is still waiting.
+    fn cancel(&self, context: usize);
+    /// Ends it. No endpoint receives from it any more.
+    fn close(&self);
 }
 
 /// What is asked of a completion queue.
@@ -114,6 +129,25 @@ pub enum AnyEndpoint<L: Lock> {
     Tcp(HeldEndpoint<TcpEndpoint>),
     /// Reliable datagrams over TCP connections.
     TcpRxm(HeldEndpoint<TcpRxmEndpoint<L>>),
+    /// RDMA verbs.
+    Verbs(HeldEndpoint<VerbsEndpoint>),
+    /// Reliable datagrams over connections of RDMA verbs.
+    VerbsRxm(HeldEndpoint<VerbsRxmEndpoint<L>>),
+}
+
+/// A shared receive context of the provider that was chosen.
+#[enum_dispatch(SharedReceiveCalls)]
+pub enum AnySharedReceive<L: Lock> {
+    /// Shared memory.
+    Shm(HeldSharedReceive<ShmEndpoint<L>>),
+    /// TCP.
+    Tcp(HeldSharedReceive<TcpEndpoint>),
+    /// Reliable datagrams over TCP connections.
+    TcpRxm(HeldSharedReceive<TcpRxmEndpoint<L>>),
+    /// RDMA verbs.
+    Verbs(HeldSharedReceive<VerbsEndpoint>),
+    /// Reliable datagrams over connections of RDMA verbs.
+    VerbsRxm(HeldSharedReceive<VerbsRxmEndpoint<L>>),
 }
 
 /// A completion queue of the provider that was chosen.
@@ -125,6 +159,10 @@ pub enum AnyQueue<L: Lock> {
     Tcp(HeldQueue<TcpEndpoint>),
     /// Reliable datagrams over TCP connections.
     TcpRxm(HeldQueue<TcpRxmEndpoint<L>>),
+    /// RDMA verbs.
+    Verbs(HeldQueue<VerbsEndpoint>),
+    /// Reliable datagrams over connections of RDMA verbs.
+    VerbsRxm(HeldQueue<VerbsRxmEndpoint<L>>),
 }
 
 /// A counter of the provider that was chosen.
@@ -136,6 +174,10 @@ pub enum AnyCounter<L: Lock> {
     Tcp(HeldCounter<TcpEndpoint>),
     /// Reliable datagrams over TCP connections.
     TcpRxm(HeldCounter<TcpRxmEndpoint<L>>),
+    /// RDMA verbs.
+    Verbs(HeldCounter<VerbsEndpoint>),
+    /// Reliable datagrams over connections of RDMA verbs.
+    VerbsRxm(HeldCounter<VerbsRxmEndpoint<L>>),
 }
 
 impl<L: Lock> Clone for AnyEndpoint<L> {
@@ -144,6 +186,20 @@ impl<L: Lock> Clone for AnyEndpoint<L> {
             Self::Shm(endpoint) => Self::Shm(endpoint.clone()),
             Self::Tcp(endpoint) => Self::Tcp(endpoint.clone()),
             Self::TcpRxm(endpoint) => Self::TcpRxm(endpoint.clone()),
+            Self::Verbs(endpoint) => Self::Verbs(endpoint.clone()),
+            Self::VerbsRxm(endpoint) => Self::VerbsRxm(endpoint.clone()),
+        }
+    }
+}
+
+impl<L: Lock> Clone for AnySharedReceive<L> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Shm(receive) => Self::Shm(receive.clone()),
+            Self::Tcp(receive) => Self::Tcp(receive.clone()),
+            Self::TcpRxm(receive) => Self::TcpRxm(receive.clone()),
+            Self::Verbs(receive) => Self::Verbs(receive.clone()),
+            Self::VerbsRxm(receive) => Self::VerbsRxm(receive.clone()),
         }
     }
 }
@@ -163,5 +219,11 @@ impl<L: Lock> fmt::Debug for AnyQueue<L> {
 impl<L: Lock> fmt::Debug for AnyCounter<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AnyCounter")
+    }
+}
+
+impl<L: Lock> fmt::Debug for AnySharedReceive<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AnySharedReceive")
     }
 }

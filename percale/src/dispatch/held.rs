@@ -8,16 +8,16 @@ use std::{
 
 use fabric_core::{
     Result,
-    api::Endpoint,
+    api::{Endpoint, SharedReceive},
     attr::CqFormat,
     av::Av,
     completion::{Counter, Cq, CqError, EntryBuf},
     engine::Stats,
     eq::EventQueue,
-    op::{AtomicOp, RecvOp, RmaOp, SendOp},
+    op::{AtomicOp, Descs, RecvOp, RmaOp, SendOp},
 };
 
-use super::{BATCH, Batch, CounterCalls, EndpointCalls, QueueCalls};
+use super::{BATCH, Batch, CounterCalls, EndpointCalls, QueueCalls, SharedReceiveCalls};
 
 /// An endpoint of type `E`.
 #[derive(Debug)]
@@ -31,29 +31,56 @@ pub struct HeldQueue<E: Endpoint>(pub(super) Arc<Cq<E>>);
 #[derive(Debug)]
 pub struct HeldCounter<E: Endpoint>(pub(super) Arc<Counter<E>>);
 
+/// A receive context that endpoints of type `E` share.
+#[derive(Debug)]
+pub struct HeldSharedReceive<E: Endpoint>(pub(super) Arc<E::SharedReceive>);
+
 impl<E> Clone for HeldEndpoint<E> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
+impl<E: Endpoint> Clone for HeldSharedReceive<E> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<E: Endpoint> SharedReceiveCalls for HeldSharedReceive<E> {
+    #[inline]
+    unsafe fn recv(&self, op: &RecvOp<'_>, descs: Descs<'_>) -> Result<()> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.0.recv_registered(op, descs) }
+    }
+
+    fn cancel(&self, context: usize) {
+        // Fails on a closed context only, which has no operations.
+        let _ = self.0.cancel(context);
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+}
+
 impl<E: Endpoint> EndpointCalls for HeldEndpoint<E> {
     #[inline]
-    unsafe fn send(&self, op: &SendOp<'_>) -> Result<()> {
+    unsafe fn send(&self, op: &SendOp<'_>, descs: Descs<'_>) -> Result<()> {
         // SAFETY: the caller's promise is the same.
-        unsafe { self.0.send(op) }
+        unsafe { self.0.send_registered(op, descs) }
     }
 
     #[inline]
-    unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<()> {
+    unsafe fn recv(&self, op: &RecvOp<'_>, descs: Descs<'_>) -> Result<()> {
         // SAFETY: the caller's promise is the same.
-        unsafe { self.0.recv(op) }
+        unsafe { self.0.recv_registered(op, descs) }
     }
 
     #[inline]
-    unsafe fn rma(&self, op: &RmaOp<'_>) -> Result<()> {
+    unsafe fn rma(&self, op: &RmaOp<'_>, descs: Descs<'_>) -> Result<()> {
         // SAFETY: the caller's promise is the same.
-        unsafe { self.0.rma(op) }
+        unsafe { self.0.rma_registered(op, descs) }
     }
 
     #[inline]

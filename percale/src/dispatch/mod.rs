@@ -9,6 +9,7 @@ mod any;
 mod calls;
 mod held;
 mod only;
+mod passive;
 
 use std::{fmt, sync::Arc};
 
@@ -24,10 +25,14 @@ use fabric_core::{
 
 pub use self::{
     any::Any,
-    calls::{AnyCounter, AnyEndpoint, AnyQueue, CounterCalls, EndpointCalls, QueueCalls},
-    held::{HeldCounter, HeldEndpoint, HeldQueue, descriptor_of_events},
-    only::{Shm, Tcp, TcpRxm},
+    calls::{
+        AnyCounter, AnyEndpoint, AnyQueue, AnySharedReceive, CounterCalls, EndpointCalls,
+        QueueCalls, SharedReceiveCalls,
+    },
+    held::{HeldCounter, HeldEndpoint, HeldQueue, HeldSharedReceive, descriptor_of_events},
+    only::{Shm, Tcp, TcpRxm, Verbs, VerbsRxm},
 };
+pub(crate) use passive::Passive;
 
 /// Completions that one call takes from a queue.
 pub const BATCH: usize = 16;
@@ -42,12 +47,16 @@ pub enum Kind {
     Tcp,
     /// `tcp;ofi_rxm`.
     TcpRxm,
+    /// `verbs`.
+    Verbs,
+    /// `verbs;ofi_rxm`.
+    VerbsRxm,
 }
 
 impl Kind {
     /// The kind of the provider of this name.
     pub fn of(name: &str) -> Option<Self> {
-        [Self::Shm, Self::Tcp, Self::TcpRxm]
+        [Self::Shm, Self::Tcp, Self::TcpRxm, Self::Verbs, Self::VerbsRxm]
             .into_iter()
             .find(|kind| kind.name().eq_ignore_ascii_case(name))
     }
@@ -58,6 +67,16 @@ impl Kind {
             Self::Shm => provider_shm::offer::NAME,
             Self::Tcp => provider_tcp::offer::NAME,
             Self::TcpRxm => provider_tcp::offer::RXM_NAME,
+            Self::Verbs => provider_verbs::NAME,
+            Self::VerbsRxm => provider_verbs::RXM_NAME,
+        }
+    }
+
+    /// Opens a domain of an offer.
+    pub(crate) fn open_domain(self, info: &Info) -> Result<Arc<Domain>> {
+        match self {
+            Self::Shm | Self::Tcp | Self::TcpRxm => Domain::open(info),
+            Self::Verbs | Self::VerbsRxm => provider_verbs::open_domain(info),
         }
     }
 }
@@ -107,6 +126,8 @@ pub trait Provider: fmt::Debug + Sized + 'static {
     type Queue: QueueCalls + 'static;
     /// Counters.
     type Counter: CounterCalls + 'static;
+    /// Receive contexts that endpoints share.
+    type SharedReceive: SharedReceiveCalls + Clone + 'static;
 
     /// Whether objects of this kind can be opened with these types.
     fn supports(kind: Kind) -> bool;
@@ -121,8 +142,16 @@ pub trait Provider: fmt::Debug + Sized + 'static {
         info: &Info,
         request: Option<&RequestHandle>,
     ) -> Result<Self::Endpoint>;
+    /// Opens a receive context for endpoints of this offer.
+    fn open_shared_receive(
+        kind: Kind,
+        domain: &Arc<Domain>,
+        info: &Info,
+    ) -> Result<Self::SharedReceive>;
     /// Makes an endpoint report to a queue, all directions.
     fn bind_queue(endpoint: &Self::Endpoint, queue: &Self::Queue) -> Result<()>;
+    /// Makes an endpoint receive from a context.
+    fn bind_shared_receive(endpoint: &Self::Endpoint, receive: &Self::SharedReceive) -> Result<()>;
     /// Makes an endpoint count.
     fn bind_counter(
         endpoint: &Self::Endpoint,

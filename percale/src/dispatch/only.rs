@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fabric_core::{
     Result,
-    api::Endpoint,
+    api::{Endpoint, SharedReceive},
     attr::{CntrEvents, CqFormat, Info, WaitObj},
     completion::{Counter, CounterAttr, Cq, CqAttr},
     domain::Domain,
@@ -14,8 +14,11 @@ use fabric_core::{
 };
 use provider_shm::ShmEndpoint;
 use provider_tcp::{TcpEndpoint, TcpRxmEndpoint};
+use provider_verbs::{VerbsEndpoint, VerbsRxmEndpoint};
 
-use super::{HeldCounter, HeldEndpoint, HeldQueue, Kind, Provider, Shared, Threads};
+use super::{
+    HeldCounter, HeldEndpoint, HeldQueue, HeldSharedReceive, Kind, Provider, Shared, Threads,
+};
 
 /// Shared memory.
 #[derive(Debug)]
@@ -29,6 +32,14 @@ pub struct Tcp<T = Shared>(PhantomData<T>);
 #[derive(Debug)]
 pub struct TcpRxm<T = Shared>(PhantomData<T>);
 
+/// Connections over RDMA verbs.
+#[derive(Debug)]
+pub struct Verbs<T = Shared>(PhantomData<T>);
+
+/// Reliable datagrams over connections of RDMA verbs (`verbs;ofi_rxm`).
+#[derive(Debug)]
+pub struct VerbsRxm<T = Shared>(PhantomData<T>);
+
 macro_rules! provider {
     ($name:ident, $threads:ident => $endpoint:ty) => {
         impl<$threads: Threads> Provider for $name<$threads> {
@@ -36,6 +47,7 @@ macro_rules! provider {
             type Endpoint = HeldEndpoint<$endpoint>;
             type Queue = HeldQueue<$endpoint>;
             type Counter = HeldCounter<$endpoint>;
+            type SharedReceive = HeldSharedReceive<$endpoint>;
 
             fn supports(kind: Kind) -> bool {
                 kind == Kind::$name
@@ -58,8 +70,23 @@ macro_rules! provider {
                 open_endpoint(domain, info, request)
             }
 
+            fn open_shared_receive(
+                _: Kind,
+                domain: &Arc<Domain>,
+                info: &Info,
+            ) -> Result<Self::SharedReceive> {
+                open_shared_receive(domain, info)
+            }
+
             fn bind_queue(endpoint: &Self::Endpoint, queue: &Self::Queue) -> Result<()> {
                 bind_queue(endpoint, queue)
+            }
+
+            fn bind_shared_receive(
+                endpoint: &Self::Endpoint,
+                receive: &Self::SharedReceive,
+            ) -> Result<()> {
+                bind_shared_receive(endpoint, receive)
             }
 
             fn bind_counter(
@@ -76,6 +103,8 @@ macro_rules! provider {
 provider!(Shm, T => ShmEndpoint<T::Lock>);
 provider!(Tcp, T => TcpEndpoint);
 provider!(TcpRxm, T => TcpRxmEndpoint<T::Lock>);
+provider!(Verbs, T => VerbsEndpoint);
+provider!(VerbsRxm, T => VerbsRxmEndpoint<T::Lock>);
 
 /// A queue with everything that completions tell, and a descriptor to sleep on.
 pub(super) fn open_queue<E: Endpoint>() -> Result<HeldQueue<E>> {
@@ -93,6 +122,21 @@ pub(super) fn open_endpoint<E: Endpoint>(
     request: Option<&RequestHandle>,
 ) -> Result<HeldEndpoint<E>> {
     E::open(domain, info, request, 0).map(HeldEndpoint)
+}
+
+pub(super) fn open_shared_receive<E: Endpoint>(
+    domain: &Arc<Domain>,
+    info: &Info,
+) -> Result<HeldSharedReceive<E>> {
+    let attr = info.rx.clone().unwrap_or_default();
+    E::SharedReceive::open(domain, &attr, 0).map(HeldSharedReceive)
+}
+
+pub(super) fn bind_shared_receive<E: Endpoint>(
+    endpoint: &HeldEndpoint<E>,
+    receive: &HeldSharedReceive<E>,
+) -> Result<()> {
+    endpoint.0.bind_shared_receive(&receive.0)
 }
 
 pub(super) fn bind_queue<E: Endpoint>(

@@ -46,7 +46,7 @@ impl<P: Provider> Endpoint<P> {
     /// ```
     pub fn recv_many(&self, len: usize, reserve: usize) -> Result<Messages<P>> {
         let refused = |errno| Error::Refused { call: "receive many", errno };
-        let memory = Arc::new(Memory::new(len).ok_or(Errno::ENOMEM).map_err(refused)?);
+        let memory = Arc::new(self.inner.domain.pool().memory(len).map_err(refused)?);
         let option = options::MIN_MULTI_RECV;
         self.inner.calls.set_option(option, &reserve.to_ne_bytes()).map_err(refused)?;
         let mut whole = Whole(memory.clone());
@@ -64,7 +64,7 @@ struct Whole(Arc<Memory>);
 unsafe impl BufMut for Whole {
     fn piece_mut(&mut self) -> Piece {
         let iov = self.0.iov();
-        Piece::new(iov.base, iov.len)
+        Piece::new(iov.base, iov.len).marked(self.0.mark())
     }
 
     unsafe fn filled(&mut self, _: usize) {}
@@ -100,7 +100,7 @@ impl<P: Provider> Messages<P> {
     /// Takes no further messages. What has come can still be taken; then the stream ends.
     pub fn cancel(&self) {
         if let Some(key) = self.key {
-            self.endpoint.queue.cancel(&self.endpoint.calls, key);
+            self.endpoint.queue.cancel(self.endpoint.poster(), key);
         }
     }
 
@@ -162,7 +162,7 @@ impl<P: Provider> Drop for Messages<P> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             let kept = Box::new(self.memory.clone());
-            self.endpoint.queue.abandon(&self.endpoint.calls, key, kept);
+            self.endpoint.queue.abandon(self.endpoint.poster(), key, kept);
         }
     }
 }

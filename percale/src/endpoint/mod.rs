@@ -32,9 +32,11 @@ use crate::{
     error::{Error, Result},
     events::{ConnectionEvent, Events},
     faults::{Fate, Faults},
-    op::{Op, Request, Task},
-    queue::Queue,
+    op::{Op, Origin, Request, Task},
+    queue::{Poster, Queue},
     reactor::Reactor,
+    registered::Known,
+    shared_receive::SharedReceiveInner,
     trace::span,
     waiting::News,
 };
@@ -162,7 +164,8 @@ impl<P: Provider> EndpointBuilder<P> {
         } else {
             domain.queue.clone()
         };
-        let inner = EndpointInner::open(&domain, queue, &domain.info, None, None, self.faults)?;
+        let inner =
+            EndpointInner::open(&domain, queue, &domain.info, None, None, Way::Own(self.faults))?;
         let start = || {
             if let Some(address) = &self.address {
                 inner.calls.set_name(address.as_bytes())?;
@@ -179,6 +182,14 @@ impl<P: Provider> EndpointBuilder<P> {
     }
 }
 
+/// How an endpoint is opened beyond the usual.
+pub(crate) enum Way<'a, P: Provider> {
+    /// With its own receives, and faults on purpose.
+    Own(Option<Faults>),
+    /// With those of a context, if there is one.
+    Sharing(Option<&'a Arc<SharedReceiveInner<P>>>),
+}
+
 /// An endpoint and what it needs.
 pub(crate) struct EndpointInner<P: Provider> {
     /// No other endpoint has it.
@@ -188,7 +199,12 @@ pub(crate) struct EndpointInner<P: Provider> {
     pub(crate) domain: Arc<DomainInner<P>>,
     /// Of connections.
     mailbox: Option<Mailbox>,
+    /// Bytes that a request carries itself, which no device has to know.
+    inline: usize,
     faults: Option<Faults>,
+    /// What it receives from, if that is not its own.
+    #[expect(dead_code, reason = "keeps the context open")]
+    shared: Option<Arc<SharedReceiveInner<P>>>,
     marker: PhantomData<<P::Threads as Threads>::Marker>,
 }
 
@@ -212,7 +228,7 @@ impl<P: Provider> EndpointInner<P> {
         info: &Info,
         request: Option<&RequestHandle>,
         events: Option<Arc<Events>>,
-        faults: Option<Faults>,
+        way: Way<'_, P>,
     ) -> Result<Arc<Self>> {
         span!("open_endpoint", provider = domain.kind.name());
         let refused = |errno| Error::Refused { call: "open an endpoint", errno };
@@ -222,8 +238,16 @@ impl<P: Provider> EndpointInner<P> {
             calls.introduce(mailbox.object.raw() as usize);
         }
         let name = domain.enlist(&calls);
+        let (faults, shared) = match way {
+            Way::Own(faults) => (faults, None),
+            Way::Sharing(receive) => (None, receive.cloned()),
+        };
+        if let Some(receive) = &shared {
+            P::bind_shared_receive(&calls, &receive.calls).map_err(refused)?;
+        }
+        let inline = info.tx.as_ref().map_or(0, |tx| tx.inject_size);
         let (domain, marker) = (domain.clone(), PhantomData);
-        Ok(Arc::new(Self { name, calls, queue, domain, mailbox, faults, marker }))
+        Ok(Arc::new(Self { name, calls, queue, domain, mailbox, inline, faults, shared, marker }))
     }
 
     /// Waits for what happens to the connection, as a task.
@@ -246,20 +270,33 @@ impl<P: Provider> EndpointInner<P> {
         request: Result<Request, Errno>,
         task: T,
     ) -> Op<P, T> {
-        let key = request.and_then(|request| self.start_lent(request));
-        Op::new(self, key, task)
+        let started = request.and_then(|request| self.start_lent(request));
+        Op::new(Origin::Endpoint(self.clone()), started, task)
     }
 
-    /// Starts an operation whose memory the caller answers for.
-    pub(crate) fn start_lent(&self, request: Request) -> Result<Handle, Errno> {
+    /// Starts an operation whose memory the caller answers for. How a device knows the memory is kept
+    /// until the operation has ended, and no longer than the memory.
+    pub(crate) fn start_lent(
+        &self,
+        mut request: Request,
+    ) -> Result<(Handle, Option<Known>), Errno> {
         let due = self.due(&request)?;
-        self.queue.start(self.name, &self.calls, (request, due), false)
+        let known = Known::of(self.domain.pool(), &mut request, self.inline)?;
+        let key = self.queue.start(self.name, self.poster(), (request, due), false)?;
+        Ok((key, known))
     }
 
-    /// The same for one that completes many times.
-    pub(crate) fn start_many(&self, request: Request) -> Result<Handle, Errno> {
+    /// Starts one that completes many times, into memory of the domain.
+    pub(crate) fn start_many(&self, mut request: Request) -> Result<Handle, Errno> {
         let due = self.due(&request)?;
-        self.queue.start(self.name, &self.calls, (request, due), true)
+        // Such memory is known as long as it lives.
+        Known::of(self.domain.pool(), &mut request, self.inline)?;
+        self.queue.start(self.name, self.poster(), (request, due), true)
+    }
+
+    #[inline]
+    pub(crate) const fn poster(&self) -> Poster<'_, P> {
+        Poster::Endpoint(&self.calls)
     }
 
     /// When the operation is to start, if not at once; or why it is not.

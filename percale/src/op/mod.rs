@@ -20,8 +20,18 @@ use fabric_core::{
 };
 
 pub use self::tasks::{Fetching, Reading, Received, Receiving, Sending};
-pub(crate) use self::{parked::Parked, request::Request};
-use crate::{dispatch::Provider, endpoint::EndpointInner, queue::Outcome};
+pub(crate) use self::{
+    parked::Parked,
+    request::{Request, Way},
+};
+use crate::{
+    dispatch::Provider,
+    domain::DomainInner,
+    endpoint::EndpointInner,
+    queue::{Outcome, Poster, Queue},
+    registered::Known,
+    shared_receive::SharedReceiveInner,
+};
 
 /// What an operation does with its buffers when it has ended. Programs do not implement it.
 pub trait Task: Send + Sized + 'static {
@@ -36,6 +46,36 @@ pub trait Task: Send + Sized + 'static {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a>(pub(crate) &'a crate::address::PeerSpace);
+
+/// What an operation was started on, which stays open as long.
+pub(crate) enum Origin<P: Provider> {
+    Endpoint(Arc<EndpointInner<P>>),
+    Shared(Arc<SharedReceiveInner<P>>),
+}
+
+impl<P: Provider> Origin<P> {
+    #[inline]
+    fn queue(&self) -> &Queue<P> {
+        match self {
+            Self::Endpoint(endpoint) => &endpoint.queue,
+            Self::Shared(receive) => &receive.queue,
+        }
+    }
+
+    fn domain(&self) -> &DomainInner<P> {
+        match self {
+            Self::Endpoint(endpoint) => &endpoint.domain,
+            Self::Shared(receive) => &receive.domain,
+        }
+    }
+
+    fn poster(&self) -> Poster<'_, P> {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.poster(),
+            Self::Shared(receive) => Poster::Shared(&receive.calls),
+        }
+    }
+}
 
 /// An operation under way. It has been started, whether or not anybody waits.
 ///
@@ -61,20 +101,26 @@ pub struct Source<'a>(pub(crate) &'a crate::address::PeerSpace);
 /// ```
 #[must_use = "dropping an operation takes it back"]
 pub struct Op<P: Provider, T: Task> {
-    endpoint: Arc<EndpointInner<P>>,
+    origin: Origin<P>,
     /// `None` if it never began, and the reason.
     key: Result<Handle, Errno>,
+    /// How a device knows the buffers; dropped before them.
+    known: Option<Known>,
     /// `None` once the outcome has been given.
     task: Option<T>,
 }
 
 impl<P: Provider, T: Task> Op<P, T> {
     pub(crate) fn new(
-        endpoint: &Arc<EndpointInner<P>>,
-        key: Result<Handle, Errno>,
+        origin: Origin<P>,
+        started: Result<(Handle, Option<Known>), Errno>,
         task: T,
     ) -> Self {
-        Self { endpoint: endpoint.clone(), key, task: Some(task) }
+        let (key, known) = match started {
+            Ok((key, known)) => (Ok(key), known),
+            Err(errno) => (Err(errno), None),
+        };
+        Self { origin, key, known, task: Some(task) }
     }
 
     /// Waits, without a limit.
@@ -105,7 +151,7 @@ impl<P: Provider, T: Task> Op<P, T> {
     /// that was in time ([`Error::Cancelled`](crate::Error::Cancelled)).
     pub fn cancel(&self) {
         if let (Ok(key), Some(_)) = (self.key, &self.task) {
-            self.endpoint.queue.cancel(&self.endpoint.calls, key);
+            self.origin.queue().cancel(self.origin.poster(), key);
         }
     }
 
@@ -113,14 +159,14 @@ impl<P: Provider, T: Task> Op<P, T> {
     /// it succeeds is nobody's business any more.
     pub fn detach(mut self) {
         if let (Ok(key), Some(task)) = (self.key, self.task.take()) {
-            self.endpoint.queue.detach(key, Box::new(task));
+            self.origin.queue().detach(key, Box::new((self.known.take(), task)));
         }
     }
 
     fn wait_until(mut self, deadline: Option<Instant>) -> Result<T::Output, Self> {
         let outcome = match self.key {
             Ok(key) => {
-                let queue = &self.endpoint.queue;
+                let queue = self.origin.queue();
                 queue.wait(deadline, key.index(), || queue.take(key))
             }
             Err(errno) => Some(Outcome::of(errno)),
@@ -133,7 +179,10 @@ impl<P: Provider, T: Task> Op<P, T> {
 
     fn finish(&mut self, outcome: Outcome) -> T::Output {
         let task = self.task.take().expect("an operation gives its outcome once");
-        task.finish(Source(self.endpoint.domain.peers()), outcome.into())
+        if let Some(known) = self.known.take() {
+            known.settle(&outcome);
+        }
+        task.finish(Source(self.origin.domain().peers()), outcome.into())
     }
 }
 
@@ -156,7 +205,7 @@ impl<P: Provider, T: Task> Future for Op<P, T> {
         assert!(self.task.is_some(), "polled after it was ready");
         let outcome = match self.key {
             Ok(key) => {
-                let queue = &self.endpoint.queue;
+                let queue = self.origin.queue();
                 queue.poll(cx, key.index(), || queue.take(key))
             }
             Err(errno) => Poll::Ready(Outcome::of(errno)),
@@ -168,7 +217,8 @@ impl<P: Provider, T: Task> Future for Op<P, T> {
 impl<P: Provider, T: Task> Drop for Op<P, T> {
     fn drop(&mut self) {
         if let (Ok(key), Some(task)) = (self.key, self.task.take()) {
-            self.endpoint.queue.abandon(&self.endpoint.calls, key, Box::new(task));
+            let kept = Box::new((self.known.take(), task));
+            self.origin.queue().abandon(self.origin.poster(), key, kept);
         }
     }
 }

@@ -2,16 +2,18 @@
 #![allow(unsafe_code, reason = "hands memory of operations to providers")]
 
 use fabric_core::{
-    Result,
+    Errno, Result,
     flags::Flags,
     op::{
-        ADDR_UNSPEC, AtomicKind, AtomicOp, IoVec, RecvOp, RmaIov, RmaKind, RmaOp, SendOp, TxMeta,
+        ADDR_UNSPEC, AtomicKind, AtomicOp, Descs, IoVec, RecvOp, RmaIov, RmaKind, RmaOp, SendOp,
+        TxMeta,
     },
 };
 
 use crate::{
-    buf::{Buf, BufMut},
-    dispatch::EndpointCalls,
+    buf::{Buf, BufMut, Piece},
+    dispatch::{EndpointCalls, SharedReceiveCalls},
+    registered::Mark,
 };
 
 /// What is to be done.
@@ -26,6 +28,40 @@ pub(crate) struct Request {
     peer: u64,
     flags: Flags,
     data: u64,
+    /// Where its memory is registered by its owner.
+    mark: Mark,
+    /// What the device knows the memory by, or zero.
+    descriptor: usize,
+}
+
+/// What an operation does with its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Sends it.
+    Sent,
+    /// Writes it to a peer's memory.
+    Written,
+    /// Receives a message into it.
+    Received,
+    /// Reads a peer's memory into it.
+    Read,
+}
+
+impl Way {
+    /// Whether it is read here, and not written.
+    pub(crate) const fn is_source(self) -> bool {
+        matches!(self, Self::Sent | Self::Written)
+    }
+
+    /// What it has to be registered for.
+    pub(crate) const fn access(self) -> Flags {
+        match self {
+            Self::Sent => Flags::SEND,
+            Self::Written => Flags::WRITE,
+            Self::Received => Flags::RECV,
+            Self::Read => Flags::READ,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,15 +73,17 @@ enum What {
 }
 
 /// Of a buffer that is only read.
-fn source(buffer: &impl Buf) -> IoVec {
-    let piece = buffer.piece();
-    IoVec { base: piece.base(), len: piece.len() }
+fn source(buffer: &impl Buf) -> (IoVec, Mark) {
+    place(buffer.piece())
 }
 
 /// Of a buffer that is written.
-fn destination(buffer: &mut impl BufMut) -> IoVec {
-    let piece = buffer.piece_mut();
-    IoVec { base: piece.base(), len: piece.len() }
+fn destination(buffer: &mut impl BufMut) -> (IoVec, Mark) {
+    place(buffer.piece_mut())
+}
+
+fn place(piece: Piece) -> (IoVec, Mark) {
+    (IoVec { base: piece.base(), len: piece.len() }, piece.mark())
 }
 
 /// A piece in use, or none.
@@ -54,12 +92,13 @@ fn pieces(piece: &IoVec) -> &[IoVec] {
 }
 
 impl Request {
-    const fn new(what: What, peer: u64) -> Self {
-        Self { what, peer, flags: Flags::COMPLETION, data: 0 }
+    const fn new(what: What, peer: u64, mark: Mark) -> Self {
+        Self { what, peer, flags: Flags::COMPLETION, data: 0, mark, descriptor: 0 }
     }
 
     pub(crate) fn send(peer: u64, buffer: &impl Buf, tag: Option<u64>) -> Self {
-        Self::new(What::Send { bytes: source(buffer), tag }, peer)
+        let (bytes, mark) = source(buffer);
+        Self::new(What::Send { bytes, tag }, peer, mark)
     }
 
     /// From `peer`, or from any.
@@ -68,20 +107,21 @@ impl Request {
         buffer: &mut impl BufMut,
         tag: Option<(u64, u64)>,
     ) -> Self {
-        let room = destination(buffer);
-        Self::new(What::Receive { room, tag }, peer.unwrap_or(ADDR_UNSPEC))
+        let (room, mark) = destination(buffer);
+        Self::new(What::Receive { room, tag }, peer.unwrap_or(ADDR_UNSPEC), mark)
     }
 
     /// The buffer is as long as the remote memory.
     pub(crate) fn write(peer: u64, buffer: &impl Buf, remote: RmaIov) -> Self {
-        let local = source(buffer);
-        Self::new(What::Rma { kind: RmaKind::Write, local, remote }, peer)
+        let (local, mark) = source(buffer);
+        Self::new(What::Rma { kind: RmaKind::Write, local, remote }, peer, mark)
     }
 
     /// The buffer has room for the remote memory.
     pub(crate) fn read(peer: u64, buffer: &mut impl BufMut, remote: RmaIov) -> Self {
-        let local = IoVec { len: remote.len, ..destination(buffer) };
-        Self::new(What::Rma { kind: RmaKind::Read, local, remote }, peer)
+        let (room, mark) = destination(buffer);
+        let local = IoVec { len: remote.len, ..room };
+        Self::new(What::Rma { kind: RmaKind::Read, local, remote }, peer, mark)
     }
 
     /// Operand, comparison value and result are empty where the operation has none.
@@ -91,8 +131,8 @@ impl Request {
         (operand, compare, result): (&impl Buf, &impl Buf, &mut impl BufMut),
         remote: RmaIov,
     ) -> Self {
-        let local = [source(operand), source(compare), destination(result)];
-        Self::new(What::Atomic { kind, datatype, op, local, remote }, peer)
+        let local = [source(operand).0, source(compare).0, destination(result).0];
+        Self::new(What::Atomic { kind, datatype, op, local, remote }, peer, Mark::NONE)
     }
 
     /// With further flags.
@@ -120,12 +160,44 @@ impl Request {
         matches!(self.what, What::Receive { .. })
     }
 
+    /// The memory that a device has to know, and what happens to it; none of atomic operations, whose
+    /// providers keep the words themselves.
+    pub(crate) const fn memory(&self) -> Option<(IoVec, Way, Mark)> {
+        let (memory, way) = match self.what {
+            What::Send { bytes, .. } => (bytes, Way::Sent),
+            What::Receive { room, .. } => (room, Way::Received),
+            What::Rma { kind: RmaKind::Write, local, .. } => (local, Way::Written),
+            What::Rma { kind: RmaKind::Read, local, .. } => (local, Way::Read),
+            What::Atomic { .. } => return None,
+        };
+        Some((memory, way, self.mark))
+    }
+
+    /// What the device knows its memory by, or zero.
+    #[cfg(test)]
+    pub(crate) const fn descriptor(&self) -> usize {
+        self.descriptor
+    }
+
+    /// Its memory is here instead, and the device knows it by this.
+    pub(crate) const fn place(&mut self, base: *mut u8, descriptor: usize) {
+        self.descriptor = descriptor;
+        match &mut self.what {
+            What::Send { bytes: memory, .. }
+            | What::Receive { room: memory, .. }
+            | What::Rma { local: memory, .. } => memory.base = base,
+            What::Atomic { .. } => {}
+        }
+    }
+
     /// Hands the operation to the provider.
     ///
     /// # Safety
     /// As [`Request`] says.
     #[inline]
     pub(crate) unsafe fn post(&self, endpoint: &impl EndpointCalls, context: usize) -> Result<()> {
+        let descriptors = [self.descriptor];
+        let descs = Descs::new(&descriptors);
         let meta =
             TxMeta { dest: self.peer, context, flags: self.flags, data: self.data, silent: false };
         match &self.what {
@@ -133,22 +205,17 @@ impl Request {
                 let iov = pieces(bytes);
                 let op = SendOp { meta, iov, tagged: tag.is_some(), tag: tag.unwrap_or(0) };
                 // SAFETY: the caller's promise.
-                unsafe { endpoint.send(&op) }
+                unsafe { endpoint.send(&op, descs) }
             }
             What::Receive { room, tag } => {
-                let (tag, ignore, tagged) = match *tag {
-                    Some((tag, ignore)) => (tag, ignore, true),
-                    None => (0, 0, false),
-                };
-                let (iov, src, flags) = (pieces(room), self.peer, self.flags);
-                let op = RecvOp { iov, src, tagged, tag, ignore, context, flags };
+                let op = self.receive_op(room, *tag, context);
                 // SAFETY: the caller's promise.
-                unsafe { endpoint.recv(&op) }
+                unsafe { endpoint.recv(&op, descs) }
             }
             What::Rma { kind, local, remote } => {
                 let (iov, remote) = (pieces(local), core::slice::from_ref(remote));
                 // SAFETY: the caller's promise.
-                unsafe { endpoint.rma(&RmaOp { meta, kind: *kind, iov, remote }) }
+                unsafe { endpoint.rma(&RmaOp { meta, kind: *kind, iov, remote }, descs) }
             }
             What::Atomic { kind, datatype, op, local, remote } => {
                 let [operand, compare, result] = local;
@@ -166,5 +233,37 @@ impl Request {
                 unsafe { endpoint.atomic(&op) }
             }
         }
+    }
+
+    /// Hands a receive to a context that endpoints share.
+    ///
+    /// # Safety
+    /// As [`Request`] says, until the context is closed.
+    #[inline]
+    pub(crate) unsafe fn post_shared(
+        &self,
+        receive: &impl SharedReceiveCalls,
+        context: usize,
+    ) -> Result<()> {
+        let What::Receive { room, tag } = &self.what else { return Err(Errno::EOPNOTSUPP) };
+        let descriptors = [self.descriptor];
+        let op = self.receive_op(room, *tag, context);
+        // SAFETY: the caller's promise.
+        unsafe { receive.recv(&op, Descs::new(&descriptors)) }
+    }
+
+    #[inline]
+    fn receive_op<'a>(
+        &self,
+        room: &'a IoVec,
+        tag: Option<(u64, u64)>,
+        context: usize,
+    ) -> RecvOp<'a> {
+        let (tag, ignore, tagged) = match tag {
+            Some((tag, ignore)) => (tag, ignore, true),
+            None => (0, 0, false),
+        };
+        let (iov, src, flags) = (pieces(room), self.peer, self.flags);
+        RecvOp { iov, src, tagged, tag, ignore, context, flags }
     }
 }

@@ -12,7 +12,10 @@ use std::{
 
 use fabric_core::{Errno, Result, slab::Handle};
 
-use super::lock;
+use super::{
+    lock,
+    poster::{Kept, Poster},
+};
 use crate::{dispatch::Provider, op::Request};
 
 /// An operation that is to be handed to a provider.
@@ -32,7 +35,7 @@ pub(super) struct Backlog<P: Provider> {
     /// Relaxed: changed under the lock. Who has started an operation sees its own; another's that is
     /// missed belongs to nobody's order.
     len: AtomicUsize,
-    waiting: Mutex<VecDeque<(P::Endpoint, Waiting)>>,
+    waiting: Mutex<VecDeque<(Kept<P>, Waiting)>>,
 }
 
 impl<P: Provider> Backlog<P> {
@@ -48,9 +51,9 @@ impl<P: Provider> Backlog<P> {
     /// Hands an operation over, or keeps it while the provider has no room. Receives are never kept
     /// behind sends.
     #[inline]
-    pub(super) fn post(&self, endpoint: &P::Endpoint, operation: Waiting) -> Result<()> {
+    pub(super) fn post(&self, poster: Poster<'_, P>, operation: Waiting) -> Result<()> {
         if self.is_empty() && operation.due.is_none() {
-            match hand_over::<P>(endpoint, &operation) {
+            match hand_over(poster, &operation) {
                 Err(Errno::EAGAIN) => {}
                 done => return done,
             }
@@ -61,12 +64,12 @@ impl<P: Provider> Backlog<P> {
             other.owner == operation.owner && other.request.is_receive() == receive
         };
         if operation.due.is_none() && !waiting.iter().any(|(_, other)| overtakes(other)) {
-            match hand_over::<P>(endpoint, &operation) {
+            match hand_over(poster, &operation) {
                 Err(Errno::EAGAIN) => {}
                 done => return done,
             }
         }
-        waiting.push_back((endpoint.clone(), operation));
+        waiting.push_back((poster.keep(), operation));
         self.len.store(waiting.len(), Ordering::Relaxed);
         Ok(())
     }
@@ -80,7 +83,7 @@ impl<P: Provider> Backlog<P> {
         let mut blocked: Vec<(u64, bool)> = Vec::new();
         let mut waiting = lock(&self.waiting);
         let before = waiting.len();
-        waiting.retain(|(endpoint, operation)| {
+        waiting.retain(|(kept, operation)| {
             let class = (operation.owner, operation.request.is_receive());
             if blocked.contains(&class) {
                 return true;
@@ -89,7 +92,7 @@ impl<P: Provider> Backlog<P> {
                 blocked.push(class);
                 return true;
             }
-            match hand_over::<P>(endpoint, operation) {
+            match hand_over(kept.poster(), operation) {
                 Ok(()) => false,
                 Err(Errno::EAGAIN) => {
                     blocked.push(class);
@@ -126,10 +129,10 @@ impl<P: Provider> Backlog<P> {
         }
         let mut gone = Vec::new();
         let mut waiting = lock(&self.waiting);
-        waiting.retain(|(endpoint, operation)| {
+        waiting.retain(|(kept, operation)| {
             let stays = !which(operation);
             if !stays {
-                gone.push(endpoint.clone());
+                gone.push(kept.clone());
             }
             stays
         });
@@ -140,9 +143,9 @@ impl<P: Provider> Backlog<P> {
 }
 
 #[inline]
-fn hand_over<P: Provider>(endpoint: &P::Endpoint, operation: &Waiting) -> Result<()> {
+fn hand_over<P: Provider>(poster: Poster<'_, P>, operation: &Waiting) -> Result<()> {
     // SAFETY: the operation's record has been made and has not ended. Its memory belongs to an `Op`,
     // or to the record if that has been dropped, and neither lets go of it before the record ends:
     // by the completion, by the end of its endpoint, or by `remove` before it comes here.
-    unsafe { operation.request.post(endpoint, operation.key.raw() as usize) }
+    unsafe { poster.post(&operation.request, operation.key.raw() as usize) }
 }

@@ -1,6 +1,7 @@
 //! HOT. Completion queues: from a provider's completions to the operations that wait for them.
 
 mod backlog;
+mod poster;
 mod table;
 
 use std::{
@@ -25,10 +26,11 @@ use self::{
 };
 pub(crate) use self::{
     backlog::Waiting,
+    poster::Poster,
     table::{Kept, Outcome},
 };
 use crate::{
-    dispatch::{BATCH, Batch, EndpointCalls, Kind, Provider, QueueCalls, Threads},
+    dispatch::{BATCH, Batch, Kind, Provider, QueueCalls, Threads},
     error::{Error, Result},
     op::Request,
     reactor::Reactor,
@@ -86,7 +88,7 @@ impl<P: Provider> Queue<P> {
     pub(crate) fn start(
         &self,
         owner: u64,
-        endpoint: &P::Endpoint,
+        poster: Poster<'_, P>,
         (request, due): (Request, Option<Instant>),
         many: bool,
     ) -> Result<Handle, Errno> {
@@ -94,7 +96,7 @@ impl<P: Provider> Queue<P> {
         let key = if many { table.insert_many(owner) } else { table.insert(owner) }?;
         drop(table);
         let waiting = Waiting { owner, key, request, due };
-        if let Err(errno) = self.backlog.post(endpoint, waiting) {
+        if let Err(errno) = self.backlog.post(poster, waiting) {
             self.end(key, Outcome::of(errno));
         }
         Ok(key)
@@ -118,7 +120,7 @@ impl<P: Provider> Queue<P> {
 
     /// Nobody waits for an operation any more: it is taken back if it can be, and what it uses is
     /// kept until it has ended.
-    pub(crate) fn abandon(&self, endpoint: &P::Endpoint, key: Handle, kept: Kept) {
+    pub(crate) fn abandon(&self, poster: Poster<'_, P>, key: Handle, kept: Kept) {
         self.room.remove(key.index());
         if self.backlog.remove(key) {
             // It never was the provider's.
@@ -126,7 +128,7 @@ impl<P: Provider> Queue<P> {
         }
         let left = self.table.lock().abandon(key, kept);
         if matches!(left, table::Left::Running) {
-            endpoint.cancel(key.raw() as usize);
+            poster.cancel(key.raw() as usize);
         }
     }
 
@@ -139,11 +141,11 @@ impl<P: Provider> Queue<P> {
     }
 
     /// Asks for the end of an operation that somebody waits for.
-    pub(crate) fn cancel(&self, endpoint: &P::Endpoint, key: Handle) {
+    pub(crate) fn cancel(&self, poster: Poster<'_, P>, key: Handle) {
         if self.backlog.remove(key) {
             self.end(key, Outcome::of(Errno::ECANCELED));
         } else {
-            endpoint.cancel(key.raw() as usize);
+            poster.cancel(key.raw() as usize);
         }
     }
 

@@ -86,7 +86,7 @@ impl<P: Provider> Domain<P> {
         span!("register", len = len);
         let refused = |errno| Error::Refused { call: "register memory", errno };
         let domain = self.inner();
-        let memory = Memory::new(len).ok_or(Errno::ENOMEM).map_err(refused)?;
+        let memory = domain.pool().memory(len).map_err(refused)?;
         let iov = [memory.iov()];
         let request = MrRequest {
             iov: &iov,

@@ -32,7 +32,7 @@ impl Part {
 // SAFETY: the memory stays as long as the part, wherever that moves.
 unsafe impl Buf for Part {
     fn piece(&self) -> Piece {
-        Piece::new(self.memory.at(self.at), self.len)
+        Piece::new(self.memory.at(self.at), self.len).marked(self.memory.mark())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The safe interface, on every provider that a host without special hardware has.
 
 mod connections;
+mod examples;
 mod faults;
 mod futures;
 mod lifetimes;
@@ -8,3 +9,4 @@ mod messages;
 mod one_sided;
 mod pair;
 mod scopes;
+mod shared_receives;
