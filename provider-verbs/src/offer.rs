@@ -7,6 +7,8 @@
 
 mod ends;
 mod rdm;
+#[cfg(test)]
+mod tests;
 
 use fabric_core::{
     attr::{

@@ -1,5 +1,6 @@
 //! Shared helpers of the suites: finding libraries and running programs.
 
+pub mod offers;
 pub mod programs;
 pub mod rig;
 

@@ -56,7 +56,7 @@ pub(crate) fn rdm_offers(request: &Request<'_>) -> Result<Vec<Info>, Box<Rejecti
 }
 
 /// The offer of verbs, for what is above it.
-fn layered(info: Info, request: &Request<'_>) -> Info {
+pub(super) fn layered(info: Info, request: &Request<'_>) -> Info {
     let hints = request.hints;
     let asked = hints.map_or(Flags::empty(), |hints| {
         hints.caps | hints.rx.as_ref().map_or(Flags::empty(), |rx| rx.caps)
