@@ -72,7 +72,8 @@ static DISOWN: OnceLock<fn()> = OnceLock::new();
 /// Installs the handlers. Without memory for them, children are told apart by their ids alone.
 fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
-    if !WATCHED.load(Ordering::Relaxed) && !WATCHED.swap(true, Ordering::Relaxed) {
+    // Miri has no forks.
+    if !cfg!(miri) && !WATCHED.load(Ordering::Relaxed) && !WATCHED.swap(true, Ordering::Relaxed) {
         // SAFETY: the handlers are safe to be run by whoever forks; that of the child does what one may
         // do in a child of a process with threads.
         let _ = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
