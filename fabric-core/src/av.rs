@@ -84,7 +84,7 @@ impl Av {
             format,
             flags,
             generation: AtomicU64::new(1),
-            table: RwLock::new(Table::new(count)),
+            table: RwLock::new(Table::new(count)?),
         }))
     }
 

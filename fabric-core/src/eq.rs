@@ -80,7 +80,9 @@ impl EventQueue {
         if !(Flags::WRITE | Flags::AFFINITY).contains(attr.flags) {
             return Err(Errno::EBADFLAGS);
         }
-        let queue = VecDeque::with_capacity(attr.size.min(RESERVE_LIMIT));
+        let mut queue = VecDeque::new();
+        let room = attr.size.min(RESERVE_LIMIT);
+        queue.try_reserve_exact(room).map_err(|_| Errno::ENOMEM)?;
         Ok(Arc::new(Self {
             attr: *attr,
             len: AtomicUsize::new(0),

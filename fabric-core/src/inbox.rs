@@ -170,6 +170,9 @@ impl<B> Inbox<B> {
         {
             return Ok(Posted::Met(key, waiting, receive));
         }
+        if !self.matcher.has_place_to_post(want.tagged) {
+            return Err(Errno::ENOMEM);
+        }
         self.matcher.post(want, receive);
         Ok(Posted::Done)
     }
@@ -256,6 +259,11 @@ impl<B> Inbox<B> {
                 Some(self.reserve(posted, handle, arrival.len))
             }
         }
+    }
+
+    /// Whether there is memory to note one more message that waits.
+    pub fn can_keep(&mut self, arrival: &Arrival) -> bool {
+        self.matcher.has_place_to_wait(arrival.key.tagged)
     }
 
     /// Keeps a message until its receive is posted.

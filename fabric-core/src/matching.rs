@@ -101,6 +101,12 @@ impl<R, U> Default for Matcher<R, U> {
 }
 
 impl<R, U> Matcher<R, U> {
+    /// Whether there is memory for one more receive.
+    #[inline]
+    pub fn has_place_to_post(&mut self, tagged: bool) -> bool {
+        self.posted[usize::from(tagged)].has_place()
+    }
+
     /// Adds a receive behind the others. The caller has looked at [`Matcher::take_waiting`] first.
     #[inline]
     pub fn post(&mut self, want: Want, receive: R) -> PostedId {
@@ -159,6 +165,11 @@ impl<R, U> Matcher<R, U> {
         let [untagged, tagged] = &mut self.posted;
         let named = |(want, _): &(Want, R)| want.peer == peer;
         untagged.take_all(named).into_iter().chain(tagged.take_all(named))
+    }
+
+    /// Whether there is memory for one more message that waits.
+    pub fn has_place_to_wait(&mut self, tagged: bool) -> bool {
+        self.waiting[usize::from(tagged)].has_place()
     }
 
     /// Keeps a message that no receive accepted.

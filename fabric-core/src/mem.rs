@@ -284,14 +284,17 @@ impl SharedBytes {
         len
     }
 
-    /// Copies everything into a buffer of our own.
-    pub fn to_boxed(&self) -> Box<[u8]> {
-        let mut all = vec![0u8; self.len].into_boxed_slice();
+    /// Copies everything into a buffer of our own. `None` if there is no memory for one.
+    pub fn to_boxed(&self) -> Option<Box<[u8]>> {
+        let mut all = Vec::new();
+        all.try_reserve_exact(self.len).ok()?;
+        all.resize(self.len, 0u8);
+        let mut all = all.into_boxed_slice();
         if self.len != 0 {
             // SAFETY: the source is mapped by promise, the destination is fresh and of equal size.
             unsafe { ptr::copy_nonoverlapping(self.ptr, all.as_mut_ptr(), self.len) };
         }
-        all
+        Some(all)
     }
 }
 

@@ -87,7 +87,7 @@ impl<T> Slab<T> {
         slab
     }
 
-    /// Stores a value; a full table gives it back.
+    /// Stores a value; a full table gives it back, and so does one that there is no memory for.
     pub fn insert(&mut self, value: T) -> Result<Handle, T> {
         let Some(handle) = self.next_handle() else { return Err(value) };
         let index = handle.index();
@@ -98,9 +98,13 @@ impl<T> Slab<T> {
                 }
                 slot.content = Content::Used(value);
             }
-            None => self
-                .slots
-                .push(Slot { generation: handle.generation(), content: Content::Used(value) }),
+            None => {
+                if self.slots.try_reserve(1).is_err() {
+                    return Err(value);
+                }
+                let content = Content::Used(value);
+                self.slots.push(Slot { generation: handle.generation(), content });
+            }
         }
         self.len += 1;
         Ok(handle)

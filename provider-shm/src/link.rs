@@ -48,20 +48,24 @@ pub struct Hello {
     pub address: Box<[u8]>,
 }
 
+/// A ring that has been handed over.
+#[derive(Debug)]
+pub struct Handed {
+    /// The memory.
+    pub fd: OwnedFd,
+    /// As the peer says, to be checked.
+    pub slots: u32,
+    /// As the peer says, to be checked.
+    pub bytes: usize,
+}
+
 /// What a peer says over the socket.
 #[derive(Debug)]
 pub enum Said {
     /// An introduction.
     Hello(Hello),
     /// A ring that it will produce into.
-    Ring {
-        /// The memory.
-        fd: OwnedFd,
-        /// As the peer says, to be checked.
-        slots: u32,
-        /// As the peer says, to be checked.
-        bytes: usize,
-    },
+    Ring(Handed),
     /// Ding.
     Bell,
 }
@@ -347,11 +351,11 @@ fn parse(bytes: &[u8], fd: Option<OwnedFd>) -> Option<Said> {
         }
         (RING, Some(fd)) if bytes.len() == 24 => {
             let (slots, bytes) = (word(8)?, word(16)?);
-            Some(Said::Ring {
+            Some(Said::Ring(Handed {
                 fd,
                 slots: u32::try_from(slots).ok()?,
                 bytes: usize::try_from(bytes).ok()?,
-            })
+            }))
         }
         _ => None,
     }
@@ -393,7 +397,10 @@ mod tests {
 
         let theirs = listener.accept().unwrap().unwrap();
         assert!(matches!(theirs.hear(), Ok(Some(Said::Hello(said))) if said == hello));
-        assert!(matches!(theirs.hear(), Ok(Some(Said::Ring { slots: 16, bytes: 4096, .. }))));
+        assert!(matches!(
+            theirs.hear(),
+            Ok(Some(Said::Ring(Handed { slots: 16, bytes: 4096, .. })))
+        ));
         assert!(matches!(theirs.hear(), Ok(Some(Said::Bell))));
         assert!(matches!(theirs.hear(), Ok(None)));
         assert!(theirs.is_alive());
@@ -410,7 +417,7 @@ mod tests {
         theirs.say_hello(&hello).unwrap();
         drop(ours);
         assert!(matches!(theirs.hear(), Ok(Some(Said::Hello(said))) if said == hello));
-        assert!(matches!(theirs.hear(), Ok(Some(Said::Ring { .. }))));
+        assert!(matches!(theirs.hear(), Ok(Some(Said::Ring(_)))));
         assert_eq!(theirs.hear().unwrap_err(), Errno::ECONNRESET);
     }
 
@@ -432,7 +439,7 @@ mod tests {
         drop(ours);
         assert!(!theirs.is_alive());
         assert!(matches!(theirs.hear(), Ok(Some(Said::Hello(said))) if said == hello));
-        assert!(matches!(theirs.hear(), Ok(Some(Said::Ring { .. }))));
+        assert!(matches!(theirs.hear(), Ok(Some(Said::Ring(_)))));
         assert_eq!(theirs.hear().unwrap_err(), Errno::ECONNRESET);
         drop(kept);
     }

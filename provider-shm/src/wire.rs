@@ -28,7 +28,7 @@ use fabric_core::{
 use self::clock::{HURRY_TICKS, IDLE_TICKS, YOUNG_LOOKS, YOUNG_TICKS, ticks};
 use crate::{
     address::{ShmAddresses, canonical, socket_address, unique},
-    link::{Hello, Link},
+    link::{Handed, Hello, Link},
     listener::Listener,
     offer::{CAPS, NAME},
     reserve::Reserve,
@@ -67,6 +67,8 @@ pub struct ShmWire {
     links: Slab<Watched>,
     /// Those whose process could not be named for want of a descriptor.
     nameless: Vec<Handle>,
+    /// Those that have handed over a ring for which there is no memory now.
+    unmapped: Vec<Handle>,
     /// Links that have not introduced themselves, oldest first.
     strangers: VecDeque<Handle>,
     by_address: HashMap<Box<[u8]>, PeerId>,
@@ -92,6 +94,9 @@ pub struct ShmWire {
 struct Watched {
     link: Arc<Link>,
     peer: Option<PeerId>,
+    /// A ring that could not be mapped for want of memory. Nothing else of what the peer says is heard
+    /// before.
+    unmapped: Option<Handed>,
 }
 
 /// The canonical form of an address that an endpoint is to have.
@@ -130,6 +135,7 @@ impl ShmWire {
             starved: false,
             links: Slab::new(usize::MAX),
             nameless: Vec::new(),
+            unmapped: Vec::new(),
             strangers: VecDeque::new(),
             by_address: HashMap::new(),
             free: Vec::new(),
@@ -227,6 +233,7 @@ impl Wire for ShmWire {
         }
         self.links.drain().for_each(drop);
         self.nameless.clear();
+        self.unmapped.clear();
         self.strangers.clear();
         self.successors.clear();
         self.events.clear();

@@ -280,6 +280,12 @@ fn a_limit_of_file_sizes_ends_nobody() {
     Program::new("shortage").run(&["file-size"]);
 }
 
+/// Messages without a receive, and no memory to keep them, or to map their rings.
+#[test]
+fn a_flooded_process_without_memory_lives_on() {
+    Program::new("shortage").run(&["memory"]);
+}
+
 /// No signal handler, no thread, no word on standard output.
 #[test]
 fn manners_of_a_guest() {

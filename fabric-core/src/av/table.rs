@@ -53,14 +53,16 @@ pub(super) struct Table {
 const RESERVE_LIMIT: usize = 1 << 16;
 
 impl Table {
-    pub(super) fn new(count: usize) -> Self {
-        Self {
-            entries: Vec::with_capacity(count.min(RESERVE_LIMIT)),
+    pub(super) fn new(count: usize) -> Result<Self> {
+        let mut entries = Vec::new();
+        entries.try_reserve_exact(count.min(RESERVE_LIMIT)).map_err(|_| Errno::ENOMEM)?;
+        Ok(Self {
+            entries,
             by_address: HashMap::new(),
             free: BTreeSet::new(),
             bound: 0,
             closed: false,
-        }
+        })
     }
 
     pub(super) fn insert(

@@ -54,12 +54,11 @@ impl<E: Endpoint> Cq<E> {
             attr.size = DEFAULT_SIZE;
         }
         let (endpoints, signal) = ProgressSet::open(attr.wait_obj)?;
-        Ok(Arc::new(Self {
-            queue: Arc::new(CompletionQueue::new(attr.size, signal)),
-            endpoints,
-            attr,
-            interrupt: Interrupt::new(),
-        }))
+        let queue = CompletionQueue::new(attr.size, signal);
+        if !queue.has_room() {
+            return Err(Errno::ENOMEM);
+        }
+        Ok(Arc::new(Self { queue: Arc::new(queue), endpoints, attr, interrupt: Interrupt::new() }))
     }
 
     /// Where endpoints put completions.

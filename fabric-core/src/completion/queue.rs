@@ -38,17 +38,13 @@ impl<L: Lock> fmt::Debug for CompletionQueue<L> {
 }
 
 impl<L: Lock> CompletionQueue<L> {
-    /// A queue with room for `size` entries before it has to grow.
+    /// A queue with room for `size` entries before it has to grow, if there is memory for them.
     pub fn new(size: usize, signal: Option<Signal>) -> Self {
         // The application's size is a wish: memory is taken as it is used.
-        let room = size.clamp(16, 4096);
+        let mut entries = VecDeque::new();
+        let _ = entries.try_reserve_exact(size.clamp(16, 4096));
         Self {
-            state: Guarded::new(State {
-                entries: VecDeque::with_capacity(room),
-                errors: VecDeque::new(),
-                pushed: 0,
-                popped: 0,
-            }),
+            state: Guarded::new(State { entries, errors: VecDeque::new(), pushed: 0, popped: 0 }),
             waiting: AtomicU64::new(0),
             armed: AtomicBool::new(false),
             signal,
@@ -165,6 +161,11 @@ impl<L: Lock> CompletionQueue<L> {
             signal.set();
         }
         false
+    }
+
+    /// Whether there is room for an entry.
+    pub fn has_room(&self) -> bool {
+        self.state.lock().entries.capacity() != 0
     }
 
     /// The signal, if this queue has one.

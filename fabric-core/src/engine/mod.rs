@@ -151,6 +151,10 @@ pub(crate) struct Core<L: Lock> {
     pub(crate) regions: Arc<MrTable>,
     pub(crate) limits: Limits,
     pub(crate) stats: Stats,
+    /// There was no memory for the packet at hand, which stays where it is.
+    short_of_memory: bool,
+    /// The log knows that there is no memory to keep messages.
+    told_of_shortage: bool,
 }
 
 /// Packets handled in one progress call before the caller gets its turn.
@@ -176,6 +180,8 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             regions,
             limits,
             stats: Stats::default(),
+            short_of_memory: false,
+            told_of_shortage: false,
         };
         Self { wire, core, busy: 0, asleep: false }
     }
@@ -219,6 +225,9 @@ impl<W: Wire, L: Lock> Engine<W, L> {
         while *left > 0 {
             let Some(packet) = rx.peek(peer).map_err(|_| Malformed)? else { break };
             let handled = self.core.handle(tx, peer, &packet);
+            if handled.is_err() && std::mem::take(&mut self.core.short_of_memory) {
+                break;
+            }
             rx.consume(peer);
             handled?;
             *left -= 1;

@@ -2,14 +2,19 @@
 
 use super::{Core, Engine, packet::Reader, rendezvous::Offer};
 use crate::{
-    Result,
+    Errno, Result,
     inbox::{self, Arrival, Inbox, Posted, Receive},
     lock::Lock,
+    log::Subsys,
     matching::{ANY_PEER, Key, PeerId, Want},
     mem::{Buffers, Payload},
     op::{ADDR_UNSPEC, RecvOp},
+    shortage,
     wire::{Head, Op, Packet, Wire, WireTx, head_flags},
 };
+
+/// More bytes than a line of the log takes on its way.
+const TELLING: usize = 32 << 10;
 
 /// A message that waits for its receive.
 pub(crate) type Waiting = inbox::Waiting<Body>;
@@ -109,17 +114,43 @@ impl<L: Lock> Core<L> {
                 }
             }
             None => {
-                let body = Body::Here(Payload::owned(payload.to_boxed()), handle);
-                self.keep(&arrival, body);
+                let bytes = self.memory_to_keep(&arrival).and_then(|()| payload.to_boxed());
+                let Some(bytes) = bytes else { return self.put_off(&arrival) };
+                self.keep(&arrival, Body::Here(Payload::owned(bytes), handle));
             }
         }
         Some(())
+    }
+
+    /// `None`: there is no memory to note one more message that waits.
+    pub(super) fn memory_to_keep(&mut self, arrival: &Arrival) -> Option<()> {
+        self.inbox.can_keep(arrival).then_some(())
+    }
+
+    /// Leaves a message in its ring, and what is behind it, until there is memory or a receive for it.
+    #[cold]
+    pub(super) fn put_off(&mut self, arrival: &Arrival) -> Option<()> {
+        self.stats.received -= 1;
+        self.short_of_memory = true;
+        // Saying so takes memory as well.
+        let can_be_told = Vec::<u8>::new().try_reserve_exact(TELLING).is_ok();
+        if can_be_told && !std::mem::replace(&mut self.told_of_shortage, true) {
+            crate::error!(
+                "core",
+                Subsys::EpData,
+                "a message of {} bytes for which no receive is posted waits with its sender: {}",
+                arrival.len,
+                shortage::explained(Errno::ENOMEM)
+            );
+        }
+        None
     }
 
     /// Keeps a message until its receive is posted.
     #[cold]
     pub(super) fn keep(&mut self, arrival: &Arrival, body: Body) {
         self.stats.unexpected += 1;
+        self.told_of_shortage = false;
         let held = match &body {
             Body::Here(payload, _) => payload.buffers().len(),
             Body::Offered(_) => 0,

@@ -132,6 +132,7 @@ impl<L: Lock> Core<L> {
         self.stats.received += 1;
         match self.inbox.take_receive(&arrival) {
             Some(receive) => self.accept(tx, receive, &arrival, offer),
+            None if self.memory_to_keep(&arrival).is_none() => return self.put_off(&arrival),
             None => self.keep(&arrival, Body::Offered(offer)),
         }
         Some(())

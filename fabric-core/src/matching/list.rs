@@ -39,6 +39,18 @@ impl<T> Default for List<T> {
 }
 
 impl<T> List<T> {
+    /// Whether there is a place for one more value, or memory for it.
+    #[inline]
+    pub(super) fn has_place(&mut self) -> bool {
+        self.free != NONE || self.nodes.len() < self.nodes.capacity() || self.grow()
+    }
+
+    #[cold]
+    fn grow(&mut self) -> bool {
+        // Rather a little than nothing.
+        self.nodes.try_reserve(1).or_else(|_| self.nodes.try_reserve_exact(1)).is_ok()
+    }
+
     #[inline]
     pub(super) fn push_back(&mut self, value: T) -> NodeId {
         let at = if self.free == NONE {

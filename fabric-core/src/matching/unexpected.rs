@@ -32,13 +32,20 @@ impl<U> Unexpected<U> {
         self.list.iter().map(|(_, (key, _))| key)
     }
 
+    /// Whether there is memory for one more message.
+    pub(super) fn has_place(&mut self) -> bool {
+        self.list.has_place()
+            && self.tags.as_mut().is_none_or(|tags| tags.has_links(self.list.places() + 1))
+    }
+
     /// Adds the latest message.
     pub(super) fn push_back(&mut self, key: Key, message: U) {
         let id = self.list.push_back((key, message));
         match &mut self.tags {
             Some(tags) if self.list.len() <= tags.room() => tags.append(id.at, key.tag),
             None if !key.tagged || self.list.len() <= MANY => {}
-            _ => self.tags = Some(Tags::of(&self.list)),
+            // Without memory for chains, each message is looked at.
+            _ => self.tags = Tags::of(&self.list),
         }
     }
 
@@ -97,16 +104,21 @@ struct Tags {
 impl Tags {
     /// Chains all messages of a list.
     #[cold]
-    fn of<U>(list: &List<(Key, U)>) -> Self {
-        let chains = (2 * list.len()).next_power_of_two();
-        let mut tags = Self {
-            chains: vec![(NONE, NONE); chains],
-            links: Vec::with_capacity(list.places().max(chains)),
-        };
+    fn of<U>(list: &List<(Key, U)>) -> Option<Self> {
+        let count = (2 * list.len()).next_power_of_two();
+        let mut tags = Self { chains: Vec::new(), links: Vec::new() };
+        tags.chains.try_reserve_exact(count).ok()?;
+        tags.chains.resize(count, (NONE, NONE));
+        tags.links.try_reserve_exact(list.places().max(count)).ok()?;
         for (id, (key, _)) in list.iter() {
             tags.append(id.at, key.tag);
         }
-        tags
+        Some(tags)
+    }
+
+    /// Whether there is memory for the links of so many places.
+    fn has_links(&mut self, places: usize) -> bool {
+        self.links.try_reserve(places.saturating_sub(self.links.len())).is_ok()
     }
 
     /// Messages up to which chains stay short.

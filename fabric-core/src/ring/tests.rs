@@ -110,7 +110,10 @@ fn sequence_numbers_wrap() {
         let head = Head { op: 1, flags: 0, a: n, b: 0 };
         push(&mut producer, head, &[n as u8; 70]).unwrap();
         let packet = consumer.peek().unwrap().unwrap();
-        assert_eq!((packet.head, packet.payload.to_boxed()), (head, vec![n as u8; 70].into()));
+        assert_eq!(
+            (packet.head, packet.payload.to_boxed().unwrap()),
+            (head, vec![n as u8; 70].into())
+        );
         consumer.consume();
         assert_eq!(consumer.peek().unwrap().map(|packet| packet.head), None);
     }
@@ -214,7 +217,7 @@ proptest! {
                 prop_assert_eq!(consumer.ready(), expected.is_some());
                 if let (Some(packet), Some((head, bytes))) = (got, expected) {
                     prop_assert_eq!(packet.head, head);
-                    prop_assert_eq!(&packet.payload.to_boxed()[..], &bytes[..]);
+                    prop_assert_eq!(&packet.payload.to_boxed().unwrap()[..], &bytes[..]);
                     consumer.consume();
                 }
             }
@@ -245,7 +248,7 @@ proptest! {
             for _ in 0..2 {
                 match consumer.peek() {
                     Ok(Some(packet)) => {
-                        let bytes = packet.payload.to_boxed();
+                        let bytes = packet.payload.to_boxed().unwrap();
                         prop_assert_eq!(bytes.len(), packet.payload.len());
                         prop_assert!(memory.contains(packet.payload.as_ptr(), packet.payload.len()));
                     }

@@ -6,13 +6,14 @@ use fabric_core::{
     Errno, Result,
     log::Subsys,
     matching::PeerId,
+    shortage,
     slab::Handle,
     wire::{Event, Refused},
 };
 
 use super::{LISTENER, SIGNAL, ShmWire, Watched, clock::ticks};
 use crate::{
-    link::{Link, Said},
+    link::{Handed, Link, Said},
     offer::NAME,
     reserve::Need,
     rings::Incoming,
@@ -47,6 +48,7 @@ impl ShmWire {
         self.starved = false;
         self.reserve.refill();
         self.find_processes();
+        self.attach_unmapped();
         self.young = self.young.saturating_sub(1);
         let mut ready = [(0u64, false); READY];
         let mut count = 0;
@@ -105,7 +107,7 @@ impl ShmWire {
 
     /// Begins to listen to a peer, and to watch whether its process lives.
     fn watch(&mut self, link: Arc<Link>, peer: Option<PeerId>) -> Result<Handle> {
-        let watched = Watched { link: link.clone(), peer };
+        let watched = Watched { link: link.clone(), peer, unmapped: None };
         let handle = self.links.insert(watched).map_err(|_| Errno::ENOMEM)?;
         if let Err(reason) = self.sockets.add(link.as_fd(), handle.raw()) {
             fabric_core::error!(NAME, Subsys::EpCtrl, "cannot watch a peer: {reason}");
@@ -151,6 +153,44 @@ impl ShmWire {
         }
     }
 
+    /// Takes a ring. One that there is no memory for (`ENOMEM`) waits, unless its peer has left
+    /// meanwhile.
+    fn attach(&mut self, handle: Handle, peer: PeerId, ring: Handed) -> Result<()> {
+        let Handed { fd, slots, bytes } = &ring;
+        let attached = Segment::attach(fd.as_fd(), *slots, *bytes)
+            .and_then(|segment| self.rx.attach(peer, Incoming::new(segment)));
+        match (attached, self.links.get_mut(handle)) {
+            (Ok(()), _) => {
+                drop(ring);
+                self.reserve.refill();
+                Ok(())
+            }
+            (Err(Errno::ENOMEM), Some(watched)) if watched.link.is_alive() => {
+                watched.unmapped = Some(ring);
+                self.unmapped.push(handle);
+                self.starved = true;
+                Err(Errno::ENOMEM)
+            }
+            (Err(reason), _) => {
+                self.hung_up(handle, reason);
+                Ok(())
+            }
+        }
+    }
+
+    /// Tries again with rings that there was no memory for.
+    fn attach_unmapped(&mut self) {
+        for handle in std::mem::take(&mut self.unmapped) {
+            let Some(watched) = self.links.get_mut(handle) else { continue };
+            let (peer, ring) = (watched.peer, watched.unmapped.take());
+            if let (Some(peer), Some(ring)) = (peer, ring)
+                && self.attach(handle, peer, ring).is_ok()
+            {
+                self.hear(handle);
+            }
+        }
+    }
+
     /// What a peer says now.
     pub(super) fn hear(&mut self, handle: Handle) {
         for said in 0..MESSAGES {
@@ -158,6 +198,9 @@ impl ShmWire {
                 return;
             }
             let Some(watched) = self.links.get(handle) else { return };
+            if watched.unmapped.is_some() {
+                return;
+            }
             let (link, peer) = (watched.link.clone(), watched.peer);
             match (self.reserve.lend(Need::Ring, || link.hear()), peer) {
                 (Ok(None), _) => {
@@ -169,23 +212,21 @@ impl ShmWire {
                 }
                 (Ok(Some(Said::Bell)), _) => {}
                 (Ok(Some(Said::Hello(hello))), _) => self.introduced(handle, &link, hello),
-                (Ok(Some(Said::Ring { fd, slots, bytes })), Some(peer)) => {
-                    match Segment::attach(fd.as_fd(), slots, bytes) {
-                        Ok(segment) => {
-                            if let Err(reason) = self.rx.attach(peer, Incoming::new(segment)) {
-                                return self.hung_up(handle, reason);
-                            }
-                        }
-                        Err(reason) => return self.hung_up(handle, reason),
+                (Ok(Some(Said::Ring(ring))), Some(peer)) => {
+                    if self.attach(handle, peer, ring) == Err(Errno::ENOMEM) {
+                        fabric_core::warn_few!(
+                            NAME,
+                            Subsys::EpCtrl,
+                            "a peer's packets have to wait: {}",
+                            shortage::explained(Errno::ENOMEM)
+                        );
                     }
-                    drop(fd);
-                    self.reserve.refill();
                 }
                 (Err(Errno::EMFILE), _) => {
                     self.starved = true;
                     return;
                 }
-                (Ok(Some(Said::Ring { .. })), None) => {
+                (Ok(Some(Said::Ring(_))), None) => {
                     return self.hung_up(handle, Errno::EPROTO);
                 }
                 (Err(reason), _) => return self.hung_up(handle, reason),

@@ -195,6 +195,69 @@ static void file_size(void) {
     close_side(&side);
 }
 
+enum { FLOOD = 800, LONGEST = 60000 };
+
+static size_t length_of(int i) { return i % 3 ? (size_t)i * 37 % 1000 : (size_t)i * 7919 % LONGEST; }
+
+/* Is sent far more than it has memory for, and receives it all when there is some again. */
+static int without_memory(struct other other) {
+    struct side side;
+    struct rlimit space;
+    long pages;
+    static unsigned char in[LONGEST];
+    open_side(&side, (struct wish){0});
+    introduce(&side, other);
+    FILE *file = fopen("/proc/self/statm", "re");
+    CHECK(file && fscanf(file, "%ld", &pages) == 1);
+    fclose(file);
+    CHECK(getrlimit(RLIMIT_AS, &space) == 0);
+    rlim_t before = space.rlim_cur;
+    /* More than a ring, or not even that. */
+    long room = 0;
+    CHECK(hear(NULL, other, &room, sizeof room) == sizeof room);
+    space.rlim_cur = (rlim_t)(pages * sysconf(_SC_PAGESIZE) + room);
+    CHECK(setrlimit(RLIMIT_AS, &space) == 0);
+    meet(&side, other);
+    linger(&side, 0.5);
+    space.rlim_cur = before;
+    CHECK(setrlimit(RLIMIT_AS, &space) == 0);
+    for (int i = 0; i < FLOOD; i++) {
+        struct op op = {0};
+        POST(&side, fi_trecv(side.ep, in, sizeof in, NULL, side.peer, (uint64_t)i, 0, &op));
+        wait_op(&side, &op);
+        CHECK(op.done == 1 && !op.err && op.len == length_of(i));
+        verify(in, op.len, (unsigned)i);
+    }
+    meet(&side, other);
+    close_side(&side);
+    return 0;
+}
+
+static void memory(long room) {
+    struct side side;
+    open_side(&side, (struct wish){0});
+    struct other other = start(without_memory);
+    introduce(&side, other);
+    tell(other, &room, sizeof room);
+    static unsigned char *out[FLOOD];
+    static struct op ops[FLOOD];
+    memset(ops, 0, sizeof ops);
+    meet(&side, other);
+    for (int i = 0; i < FLOOD; i++) {
+        out[i] = malloc(LONGEST);
+        CHECK(out[i]);
+        fill(out[i], length_of(i), (unsigned)i);
+        POST(&side, fi_tsend(side.ep, out[i], length_of(i), NULL, side.peer, (uint64_t)i, &ops[i]));
+    }
+    for (int i = 0; i < FLOOD; i++)
+        expect(&side, &ops[i]);
+    meet(&side, other);
+    for (int i = 0; i < FLOOD; i++)
+        free(out[i]);
+    finish_other(&other);
+    close_side(&side);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     if (strcmp(argv[1], "backlog") == 0) {
@@ -206,6 +269,10 @@ int main(int argc, char **argv) {
         names();
     } else if (strcmp(argv[1], "file-size") == 0) {
         file_size();
+    } else if (strcmp(argv[1], "memory") == 0) {
+        memory(4 << 20);
+        memory(1 << 20);
+        memory(100 << 10);
     } else {
         FAIL("no case %s", argv[1]);
     }
