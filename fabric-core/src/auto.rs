@@ -4,7 +4,10 @@
 use std::{
     fmt,
     os::fd::{AsFd, BorrowedFd},
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        mpsc::{Sender, channel},
+    },
     thread::{Builder, JoinHandle},
     time::Duration,
 };
@@ -20,6 +23,8 @@ use crate::{
 /// The thread; it ends when this is dropped.
 pub struct AutoProgress {
     stop: Arc<Stop>,
+    /// The thread waits for a word, or for this to be dropped.
+    go: Option<Sender<()>>,
     /// The process that has the thread: a forked child has only this description of it.
     owner: Owner,
     thread: Option<JoinHandle<()>>,
@@ -40,7 +45,8 @@ impl fmt::Debug for AutoProgress {
 const BUSY: Duration = Duration::from_micros(50);
 
 impl AutoProgress {
-    /// Starts moving `endpoint` forward.
+    /// Makes all that is needed to move `endpoint` forward, so that nothing can fail any more when it
+    /// has been enabled.
     pub fn start<E: Endpoint>(endpoint: &Arc<E>) -> Result<Self> {
         let stop = Arc::new(Stop { asked: AtomicBool::new(false), signal: Signal::new()? });
         let wait = WaitSet::new()?;
@@ -49,11 +55,24 @@ impl AutoProgress {
         // before it ends.
         wait.add(unsafe { BorrowedFd::borrow_raw(endpoint.wait_fd()?) }, 1)?;
         let (weak, told) = (Arc::downgrade(endpoint), stop.clone());
+        let (go, word) = channel();
         let thread = Builder::new()
             .name("percale-progress".into())
-            .spawn(move || run(&weak, &told, &wait))
+            .spawn(move || {
+                if word.recv().is_ok() {
+                    run(&weak, &told, &wait);
+                }
+            })
             .map_err(|e| Errno::new(e.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        Ok(Self { stop, owner: Owner::here(), thread: Some(thread) })
+        Ok(Self { stop, go: Some(go), owner: Owner::here(), thread: Some(thread) })
+    }
+
+    /// Begins. Once.
+    pub fn go(&mut self) {
+        if let Some(go) = self.go.take() {
+            // The thread waits for it.
+            let _ = go.send(());
+        }
     }
 }
 
@@ -83,6 +102,7 @@ impl Drop for AutoProgress {
             std::mem::forget(self.thread.take());
             return;
         }
+        self.go = None;
         self.stop.asked.store(true, Ordering::Release);
         self.stop.signal.set();
         if let Some(thread) = self.thread.take() {

@@ -227,6 +227,9 @@ impl<E: Endpoint> Bindings<E> {
         let sleeps = self.domain.auto_progress()
             || [&bound.tx, &bound.rx].into_iter().flatten().any(|u| waits(u.cq.attr().wait_obj))
             || bound.counters.iter().any(|counter| waits(counter.attr().wait_obj));
+        // Before the endpoint is at work: what fails here can be tried again.
+        let auto = self.domain.auto_progress() && !E::AUTONOMOUS;
+        let auto = auto.then(|| AutoProgress::start(endpoint)).transpose()?;
         start(Start {
             av: bound.av.as_deref(),
             eq: bound.eq.as_deref(),
@@ -234,9 +237,8 @@ impl<E: Endpoint> Bindings<E> {
             rx: bound.rx.as_ref().map(binding),
             sleeps,
         })?;
-        if self.domain.auto_progress() && !E::AUTONOMOUS {
-            bound.auto = Some(AutoProgress::start(endpoint)?);
-        }
+        bound.auto = auto;
+        bound.auto.iter_mut().for_each(AutoProgress::go);
         bound.state = State::Enabled;
         Ok(())
     }

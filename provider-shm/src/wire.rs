@@ -9,6 +9,7 @@ use std::{
     ffi::CStr,
     os::fd::{AsFd, RawFd},
     sync::Arc,
+    time::Instant,
 };
 
 use fabric_core::{
@@ -96,7 +97,7 @@ struct Watched {
     peer: Option<PeerId>,
     /// A ring that could not be mapped for want of memory. Nothing else of what the peer says is heard
     /// before.
-    unmapped: Option<Handed>,
+    unmapped: Option<(Handed, Instant)>,
 }
 
 /// The canonical form of an address that an endpoint is to have.

@@ -280,6 +280,11 @@ fn a_limit_of_file_sizes_ends_nobody() {
     Program::new("shortage").run(&["file-size"]);
 }
 
+#[test]
+fn enabling_without_descriptors_is_tried_again() {
+    Program::new("shortage").run(&["enabling"]);
+}
+
 /// Messages without a receive, and no memory to keep them, or to map their rings.
 #[test]
 fn a_flooded_process_without_memory_lives_on() {

@@ -1,6 +1,10 @@
 //! PENDING. Sockets: newcomers, what peers say, rings that are handed over.
 
-use std::{os::fd::AsFd, sync::Arc};
+use std::{
+    os::fd::AsFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use fabric_core::{
     Errno, Result,
@@ -25,6 +29,9 @@ const READY: usize = 32;
 
 /// Messages of one peer handled in one look.
 const MESSAGES: usize = 64;
+
+/// How long a ring waits for memory to be mapped in. Then its peer is given up.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Links that have not introduced themselves; when more come, the oldest is closed. Peers connect
 /// and introduce themselves in one go, so that only one that says nothing can get so old.
@@ -153,9 +160,9 @@ impl ShmWire {
         }
     }
 
-    /// Takes a ring. One that there is no memory for (`ENOMEM`) waits, unless its peer has left
-    /// meanwhile.
-    fn attach(&mut self, handle: Handle, peer: PeerId, ring: Handed) -> Result<()> {
+    /// Takes a ring that came at `since`. One that there is no memory for (`ENOMEM`) waits, unless its
+    /// peer has left meanwhile.
+    fn attach(&mut self, handle: Handle, peer: PeerId, ring: Handed, since: Instant) -> Result<()> {
         let Handed { fd, slots, bytes } = &ring;
         let attached = Segment::attach(fd.as_fd(), *slots, *bytes)
             .and_then(|segment| self.rx.attach(peer, Incoming::new(segment)));
@@ -165,8 +172,10 @@ impl ShmWire {
                 self.reserve.refill();
                 Ok(())
             }
-            (Err(Errno::ENOMEM), Some(watched)) if watched.link.is_alive() => {
-                watched.unmapped = Some(ring);
+            (Err(Errno::ENOMEM), Some(watched))
+                if watched.link.is_alive() && since.elapsed() < PATIENCE =>
+            {
+                watched.unmapped = Some((ring, since));
                 self.unmapped.push(handle);
                 self.starved = true;
                 Err(Errno::ENOMEM)
@@ -183,8 +192,8 @@ impl ShmWire {
         for handle in std::mem::take(&mut self.unmapped) {
             let Some(watched) = self.links.get_mut(handle) else { continue };
             let (peer, ring) = (watched.peer, watched.unmapped.take());
-            if let (Some(peer), Some(ring)) = (peer, ring)
-                && self.attach(handle, peer, ring).is_ok()
+            if let (Some(peer), Some((ring, since))) = (peer, ring)
+                && self.attach(handle, peer, ring, since).is_ok()
             {
                 self.hear(handle);
             }
@@ -213,7 +222,7 @@ impl ShmWire {
                 (Ok(Some(Said::Bell)), _) => {}
                 (Ok(Some(Said::Hello(hello))), _) => self.introduced(handle, &link, hello),
                 (Ok(Some(Said::Ring(ring))), Some(peer)) => {
-                    if self.attach(handle, peer, ring) == Err(Errno::ENOMEM) {
+                    if self.attach(handle, peer, ring, Instant::now()) == Err(Errno::ENOMEM) {
                         fabric_core::warn_few!(
                             NAME,
                             Subsys::EpCtrl,

@@ -258,6 +258,40 @@ static void memory(long room) {
     close_side(&side);
 }
 
+/* Enabling without descriptors is refused, and done when there are some. */
+static void enabling(int progress) {
+    struct rlimit files, few;
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    int refused = 0;
+    for (int spare = 0; spare < 12; spare++) {
+        struct side side;
+        char name[256], byte = 0;
+        struct op in = {0}, out = {0};
+        memset(&side, 0, sizeof side);
+        prepare_side(&side, NULL, (struct wish){.progress = progress, .wait = FI_WAIT_FD});
+        int lowest = dup(0);
+        close(lowest);
+        few = files;
+        few.rlim_cur = (rlim_t)(lowest + spare);
+        CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+        int enabled = fi_enable(side.ep);
+        CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+        if (enabled) {
+            CHECK(enabled == -FI_EMFILE);
+            refused++;
+            OK(fi_enable(side.ep));
+        }
+        own_name(&side, name, sizeof name);
+        side.peer = insert(&side, name);
+        POST(&side, fi_recv(side.ep, &byte, 1, NULL, side.peer, &in));
+        POST(&side, fi_send(side.ep, &byte, 1, NULL, side.peer, &out));
+        expect(&side, &out);
+        expect(&side, &in);
+        close_side(&side);
+    }
+    CHECK(refused);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     if (strcmp(argv[1], "backlog") == 0) {
@@ -269,6 +303,9 @@ int main(int argc, char **argv) {
         names();
     } else if (strcmp(argv[1], "file-size") == 0) {
         file_size();
+    } else if (strcmp(argv[1], "enabling") == 0) {
+        enabling(FI_PROGRESS_MANUAL);
+        enabling(FI_PROGRESS_AUTO);
     } else if (strcmp(argv[1], "memory") == 0) {
         memory(4 << 20);
         memory(1 << 20);

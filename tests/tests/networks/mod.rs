@@ -96,6 +96,11 @@ fn a_live_peer_in_whose_name_another_comes() {
 }
 
 #[test]
+fn enabling_without_descriptors_is_tried_again() {
+    program("shortage").run(&["enabling"]);
+}
+
+#[test]
 fn thousands_of_addresses_are_forgotten() {
     program("shortage").run(&["names"]);
 }
