@@ -5,8 +5,8 @@
  *	sockets server|client NODE PORT latency|rate|calls|bandwidth COUNT
  *
  * A window leaves in as few system calls as the socket takes. With "calls" it is the window of "rate"
- * with a call for each message, the first of which leaves at once and the last with all others: the
- * limit for whoever must not keep a message until its next call.
+ * with a call for each message, which is as long as the provider's with its header. The first leaves at
+ * once, and the last with all others: the limit for whoever must not keep a message until its next call.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -16,19 +16,25 @@
 
 #include "measure.h"
 
+/* Of the header in front of a message of the provider. */
+#define HEADER		16
+
 static int fd, one_by_one;
 static size_t to_come;
 
 static void expect(int count, size_t size)
 {
+	size += one_by_one ? HEADER : 0;
 	to_come = (size_t) count * size;
 }
 
 static void send_all(int count, size_t size)
 {
-	size_t left = (size_t) count * size;
 	const char *at = outgoing;
+	size_t left;
 
+	size += one_by_one ? HEADER : 0;
+	left = (size_t) count * size;
 	while (left) {
 		size_t part = one_by_one ? size : left;
 		int held = part < left && at != outgoing ? MSG_MORE : 0;
