@@ -192,9 +192,10 @@ impl Engine {
         any
     }
 
-    /// Takes in what has become of connections and of the device.
-    pub(crate) fn look(&mut self) {
+    /// Takes in what has become of connections and of the device; whether there was anything.
+    pub(crate) fn look(&mut self) -> bool {
         let ready = self.clock.ready();
+        let mut seen = ready.connections || ready.device || ready.clock;
         if ready.connections {
             while let Ok(event) = self.cm.next() {
                 self.connection_event(event);
@@ -211,7 +212,9 @@ impl Engine {
         {
             layer.alarm = None;
             layer.events.push(fabric_core::rdm_over_msg::Event::Alarm);
+            seen = true;
         }
+        seen
     }
 
     /// Prepares for sleeping on the descriptor; `false` if there is something to do.
@@ -221,7 +224,9 @@ impl Engine {
         let alarm = self.layer.as_ref().and_then(|layer| layer.alarm);
         let deadlines = self.deadlines.iter().map(|(at, _)| *at);
         self.clock.set_alarm(deadlines.chain(alarm).min());
-        self.asleep = !self.rearm();
+        // What is ready already does not ring for those who wait for a descriptor to become so.
+        let seen = self.look();
+        self.asleep = !self.rearm() && !seen;
         self.asleep
     }
 

@@ -503,3 +503,14 @@ fn the_end_of_what_was_injected_shows() {
 }
 
 const _: () = assert!(size_of::<Entry>() == 56);
+
+/// Who waits for the descriptor to become readable hears of what comes later, and of nothing else.
+#[test]
+fn what_is_ready_is_taken_in_before_sleeping() {
+    let mut bench = Bench::connected(RXE, 4, false);
+    assert!(bench.engine.arm());
+    mock::event(RDMA_CM_EVENT_DISCONNECTED, 0, &[]);
+    assert!(!bench.engine.arm(), "there is something to do");
+    assert!(matches!(bench.eq.read(Flags::empty()), Ok(Event::Shutdown { .. })));
+    assert!(bench.engine.arm());
+}

@@ -276,6 +276,9 @@ unsafe extern "C" fn rdma_get_cm_event(
             0
         }
         None => {
+            // SAFETY: a live channel, whose descriptor stays open for the test.
+            let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw((*channel).fd) };
+            let _ = rustix::io::read(fd, &mut [0; 8]);
             set_errno(libc::EAGAIN);
             -1
         }
