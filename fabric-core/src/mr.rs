@@ -53,7 +53,7 @@ pub const IOV_LIMIT: usize = 4;
 /// The key of a region that has none (`FI_KEY_NOTAVAIL`).
 pub const KEY_NOTAVAIL: u64 = u64::MAX;
 
-/// Bytes of a key in raw form, and of the keys themselves (`mr_key_size`).
+/// Bytes of a key in raw form, and of the keys themselves (`mr_key_size`), where no device has others.
 pub const KEY_SIZE: usize = 8;
 
 /// Operations that a region may be registered for.
@@ -182,6 +182,21 @@ impl MrTable {
         self.read().get(&key).ok_or(Errno::ENOKEY)?.resolve(addr, len, need)
     }
 
+    /// Bytes of a key in raw form.
+    pub fn key_size(&self) -> usize {
+        self.device.as_ref().map_or(KEY_SIZE, |device| device.key_size().clamp(1, KEY_SIZE))
+    }
+
+    /// The key in raw bytes (`fi_mr_map_raw`); `EINVAL` unless there are [`MrTable::key_size`].
+    pub fn key_from_raw(&self, raw: &[u8]) -> Result<u64> {
+        let mut key = [0; KEY_SIZE];
+        if raw.len() != self.key_size() {
+            return Err(Errno::EINVAL);
+        }
+        key[..raw.len()].copy_from_slice(raw);
+        Ok(u64::from_le_bytes(key))
+    }
+
     /// Regions present; a domain with any is busy.
     pub fn len(&self) -> usize {
         self.read().len()
@@ -212,11 +227,6 @@ impl fmt::Debug for MrTable {
 /// every host.
 pub const fn raw_key(key: u64) -> [u8; KEY_SIZE] {
     key.to_le_bytes()
-}
-
-/// The key in raw bytes (`fi_mr_map_raw`); `EINVAL` unless there are [`KEY_SIZE`].
-pub fn key_from_raw(raw: &[u8]) -> Result<u64> {
-    raw.try_into().map(u64::from_le_bytes).map_err(|_| Errno::EINVAL)
 }
 
 fn random_key() -> Result<u64> {

@@ -65,6 +65,10 @@ impl Device {
 }
 
 impl Registrar for Device {
+    fn key_size(&self) -> usize {
+        size_of::<u32>()
+    }
+
     fn register(&self, request: &MrRequest<'_>) -> Result<Registered> {
         let [memory] = request.iov else { return Err(Errno::EINVAL) };
         if !request.flags.is_empty() {

@@ -7,6 +7,10 @@ use crate::Result;
 
 /// A device that registers memory.
 pub trait Registrar: fmt::Debug + Send + Sync {
+    /// Bytes of the device's keys (`mr_key_size`), at most [`super::KEY_SIZE`].
+    fn key_size(&self) -> usize {
+        super::KEY_SIZE
+    }
     /// Makes the memory known to the device, for the accesses of the request and no others. The
     /// request has passed the table's own checks.
     fn register(&self, request: &MrRequest<'_>) -> Result<Registered>;

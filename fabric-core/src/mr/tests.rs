@@ -180,10 +180,33 @@ fn regions_bound_to_endpoints() {
 #[test]
 fn raw_keys() {
     let key = 0x0102_0304_0506_0708;
+    let table = MrTable::new(MrMode::empty());
     assert_eq!(raw_key(key), [8, 7, 6, 5, 4, 3, 2, 1]);
-    assert_eq!(key_from_raw(&raw_key(key)), Ok(key));
-    assert_eq!(key_from_raw(&[1; 7]), Err(Errno::EINVAL));
-    assert_eq!(key_from_raw(&[1; 9]), Err(Errno::EINVAL));
+    assert_eq!(table.key_from_raw(&raw_key(key)), Ok(key));
+    assert_eq!(table.key_from_raw(&[1; 7]), Err(Errno::EINVAL));
+    assert_eq!(table.key_from_raw(&[1; 9]), Err(Errno::EINVAL));
+}
+
+/// A device with keys of four bytes.
+#[derive(Debug)]
+struct Narrow;
+
+impl Registrar for Narrow {
+    fn key_size(&self) -> usize {
+        4
+    }
+
+    fn register(&self, _: &MrRequest<'_>) -> Result<Registered> {
+        Err(Errno::ENOSYS)
+    }
+}
+
+#[test]
+fn raw_keys_of_devices_have_the_size_of_theirs() {
+    let table = MrTable::new(MrMode::empty()).on(Arc::new(Narrow));
+    assert_eq!(table.key_size(), 4);
+    assert_eq!(table.key_from_raw(&[4, 3, 2, 1]), Ok(0x0102_0304));
+    assert_eq!(table.key_from_raw(&[0; 8]), Err(Errno::EINVAL));
 }
 
 #[test]

@@ -118,9 +118,9 @@ unsafe extern "C" fn control<E: Endpoint>(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller passes an object and the argument that the command asks for.
-        status(unsafe { from_fid::<DomainObject<E>>(fid) }.and_then(|_| match command {
+        status(unsafe { from_fid::<DomainObject<E>>(fid) }.and_then(|shell| match command {
             // SAFETY: as above.
-            FI_MAP_RAW_MR => unsafe { mr::map_raw(arg) },
+            FI_MAP_RAW_MR => unsafe { mr::map_raw(shell.payload()?.domain.regions(), arg) },
             // SAFETY: as above.
             FI_UNMAP_KEY => unsafe { mr::unmap_key(arg) },
             _ => Err(Errno::ENOSYS),

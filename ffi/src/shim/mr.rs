@@ -12,7 +12,7 @@ use fabric_core::{
     attr::Version,
     completion::CounterValue,
     flags::{Flags, MrMode},
-    mr::{IOV_LIMIT, KEY_NOTAVAIL, KEY_SIZE, MrRequest, RemoteWriteEvent, key_from_raw},
+    mr::{IOV_LIMIT, KEY_NOTAVAIL, MrRequest, MrTable, RemoteWriteEvent},
     op::IoVec,
 };
 
@@ -284,9 +284,10 @@ unsafe fn get_raw(object: &MrObject, arg: *mut c_void) -> Result<()> {
     if arg.base_addr.is_null() || arg.key_size.is_null() {
         return Err(Errno::EINVAL);
     }
+    let size = object.domain.regions().key_size();
     // SAFETY: not null, so it is the caller's size.
-    let room = unsafe { arg.key_size.replace(KEY_SIZE) };
-    if room < KEY_SIZE {
+    let room = unsafe { arg.key_size.replace(size) };
+    if room < size {
         return Err(Errno::ETOOSMALL);
     }
     if arg.raw_key.is_null() {
@@ -296,7 +297,7 @@ unsafe fn get_raw(object: &MrObject, arg: *mut c_void) -> Result<()> {
     // SAFETY: the caller has room for an address.
     unsafe { arg.base_addr.write(base) };
     // SAFETY: the caller has room for `room` bytes, which is enough.
-    unsafe { core::ptr::copy_nonoverlapping(key.as_ptr(), arg.raw_key, KEY_SIZE) };
+    unsafe { core::ptr::copy_nonoverlapping(key.as_ptr(), arg.raw_key, size) };
     Ok(())
 }
 
@@ -304,19 +305,20 @@ unsafe fn get_raw(object: &MrObject, arg: *mut c_void) -> Result<()> {
 ///
 /// # Safety
 /// `arg` is null or a `fi_mr_map_raw` with a readable key and room for another.
-pub(super) unsafe fn map_raw(arg: *mut c_void) -> Result<()> {
+pub(super) unsafe fn map_raw(regions: &MrTable, arg: *mut c_void) -> Result<()> {
     let arg = argument::<fi_mr_map_raw>(arg)?;
     // SAFETY: the caller's promise.
     let arg = unsafe { arg.read() };
     if arg.flags != 0 {
         return Err(Errno::EBADFLAGS);
     }
-    if arg.raw_key.is_null() || arg.key.is_null() || arg.key_size != KEY_SIZE {
+    let size = regions.key_size();
+    if arg.raw_key.is_null() || arg.key.is_null() || arg.key_size != size {
         return Err(Errno::EINVAL);
     }
     // SAFETY: the caller's raw key has this size.
-    let raw = unsafe { core::slice::from_raw_parts(arg.raw_key, KEY_SIZE) };
-    let key = key_from_raw(raw)?;
+    let raw = unsafe { core::slice::from_raw_parts(arg.raw_key, size) };
+    let key = regions.key_from_raw(raw)?;
     // SAFETY: the caller has room for a key.
     unsafe { arg.key.write(key) };
     Ok(())
