@@ -411,8 +411,7 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn cancel(&self, context: usize) -> Result<()> {
-        self.engine().cancel(self.ep, context);
-        Ok(())
+        self.engine().cancel(self.ep, context)
     }
 
     fn same_engine(&self, other: &Self) -> bool {

@@ -73,6 +73,8 @@ impl Transport for Links {
     const RANGES: usize = 1;
     const COPIED: usize = usize::MAX;
     const RECEIVES: u32 = 0;
+    /// What a write has room for.
+    const DATA: usize = size_of::<u32>();
 
     fn open(domain: &Arc<Domain>, info: &Info, packet: usize) -> Result<Self> {
         let port = Port::of(domain)?;

@@ -34,10 +34,19 @@ pub(crate) enum Body<T: Transport> {
 
 /// What a sender says of a message; an error if no memory has room for it.
 #[inline]
-pub(super) fn arrival(peer: PeerId, message: &Message) -> Result<Arrival, Broken> {
+pub(super) fn arrival<T: Transport>(peer: PeerId, message: &Message) -> Result<Arrival, Broken> {
     let len = usize::try_from(message.size).map_err(|_| Errno::EPROTO)?;
     let key = Key { tagged: message.tagged, peer, tag: message.tag };
-    Ok(Arrival { key, len, data: message.data })
+    Ok(Arrival { key, len, data: message.data.map(carried::<T>) })
+}
+
+/// Data as far as the transport takes it along everywhere.
+const fn carried<T: Transport>(data: u64) -> u64 {
+    match T::DATA {
+        0 => 0,
+        bytes @ 1..8 => data & (u64::MAX >> (64 - 8 * bytes)),
+        _ => data,
+    }
 }
 
 impl<T: Transport, L: Lock> Engine<T, L> {
@@ -101,7 +110,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         message: &Message,
         packet: T::Packet,
     ) -> Result<(), Broken> {
-        let arrival = arrival(peer, message)?;
+        let arrival = arrival::<T>(peer, message)?;
         let core = &mut self.core;
         core.stats.received += 1;
         if let Some(receive) = core.inbox.take_receive(&arrival) {

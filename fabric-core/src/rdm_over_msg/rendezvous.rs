@@ -64,7 +64,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         message: &Message,
         ranges: Ranges,
     ) -> Result<(), Broken> {
-        let arrival = arrival(peer, message)?;
+        let arrival = arrival::<T>(peer, message)?;
         self.core.stats.received += 1;
         let ranges = Box::new(ranges);
         match self.core.inbox.take_receive(&arrival) {

@@ -120,7 +120,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
 
 impl<T: Transport, L: Lock> Core<T, L> {
     fn begin_assembly(&mut self, peer: PeerId, message: &Message) -> Result<Handle, Broken> {
-        let arrival = super::receive::arrival(peer, message)?;
+        let arrival = super::receive::arrival::<T>(peer, message)?;
         self.stats.received += 1;
         let receive = self.inbox.take_receive(&arrival);
         let target = receive.map_or_else(|| Target::Keep(Vec::new()), Target::Receive);

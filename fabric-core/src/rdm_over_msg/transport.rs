@@ -158,6 +158,9 @@ pub trait Transport: Sized + Send + 'static {
     /// told of; zero if nobody needs to count. Whatever it is, a message that finds no receive must
     /// wait, and not be lost.
     const RECEIVES: u32;
+    /// Bytes of data for the peer's completion (`cq_data_size`). Packets have room for all of eight;
+    /// what is beyond is left out, so that data comes the same with messages and with writes.
+    const DATA: usize = size_of::<u64>();
 
     /// What an error number means over this transport, where there is more to say than the system
     /// does.

@@ -240,15 +240,20 @@ impl Engine {
         ep.post_recv(handle, pieces, rx)
     }
 
-    /// Cancels a receive that the device does not have yet.
-    pub(crate) fn cancel(&mut self, handle: Handle, context: usize) {
-        let Some(ep) = self.eps.get_mut(handle) else { return };
+    /// Cancels a receive that the device does not have yet. `ENOSYS` for one that it has, which it
+    /// does not give back; what is not there has ended, or is about to be told.
+    pub(crate) fn cancel(&mut self, handle: Handle, context: usize) -> Result<()> {
+        let Some(ep) = self.eps.get_mut(handle) else { return Ok(()) };
         let waiting = &mut ep.receives.waiting;
-        let Some(at) = waiting.iter().position(|(_, op)| op.context == context) else { return };
-        if let Some((_, op)) = waiting.remove(at) {
+        if let Some(at) = waiting.iter().position(|(_, op)| op.context == context)
+            && let Some((_, op)) = waiting.remove(at)
+        {
             let kind = Flags::MSG | Flags::RECV;
             ep.receive_failed(&op, kind, Errno::ECANCELED, Errno::ECANCELED.get());
+            return Ok(());
         }
+        let posted = ep.receives.list.iter().any(|op| op.context == context);
+        if posted { Err(Errno::ENOSYS) } else { Ok(()) }
     }
 
     /// Whether an operation of so many bytes can be posted, and whether the request may carry them
