@@ -4,6 +4,7 @@
 
 #include "atomic_model.h"
 #include "remote.h"
+#include "traffic.h"
 
 #define OPS		32	/* beyond the last one */
 #define RESULT		4096	/* offsets into the buffers */
@@ -53,12 +54,28 @@ static int valid(struct side *s, enum family family, enum fi_datatype type, enum
 
 static const uint64_t query_flags[] = { 0, FI_FETCH_ATOMIC, FI_COMPARE_ATOMIC };
 
+/* The values of the target, behind the operation, whose completion need not mean that it is done. */
+static void read_back(struct side *s, const struct remote *r, const struct model *model, size_t count)
+{
+	const size_t bytes = count * model->size;
+	size_t most;
+
+	if (!valid(s, FETCH, model->type, FI_ATOMIC_READ, &most)) {
+		POST(s, post(s, FETCH, &r->far, count, model->type, FI_ATOMIC_READ, s->peer));
+		FINISHED(s, s->tx, &s->ctx[0], FI_ATOMIC, bytes);
+	} else {
+		POST(s, read_with(s, s->in + RESULT, bytes, r->far.addr, r->far.key, FI_COMPLETION,
+				  &s->ctx[0]));
+		FINISHED(s, s->tx, &s->ctx[0], FI_RMA | FI_READ, bytes);
+	}
+}
+
 /* Performs one operation on memory of known values, and compares with the model. */
 static void perform(struct side *s, const struct remote *r, const struct model *model,
-		    enum family family, enum fi_op op)
+		    enum family family, enum fi_op op, size_t count)
 {
 	unsigned char expected[ELEMENTS * 32];
-	const size_t bytes = ELEMENTS * model->size;
+	const size_t bytes = count * model->size;
 
 	/* The target's memory is plain bytes to writes and reads. */
 	memcpy(s->out, model->old, bytes);
@@ -68,21 +85,19 @@ static void perform(struct side *s, const struct remote *r, const struct model *
 	memcpy(s->out, model->operand, bytes);
 	memcpy(s->out + COMPARED, model->compare, bytes);
 	memcpy(expected, model->old, bytes);
-	for (size_t i = 0; i < ELEMENTS; i++)
+	for (size_t i = 0; i < count; i++)
 		CHECK(model->apply(family, op, expected + i * model->size,
 				   s->out + i * model->size, s->out + COMPARED + i * model->size));
 	memset(s->in + RESULT, 0, bytes);
-	POST(s, post(s, family, &r->far, ELEMENTS, model->type, op, s->peer));
+	POST(s, post(s, family, &r->far, count, model->type, op, s->peer));
 	FINISHED(s, s->tx, &s->ctx[0], FI_ATOMIC, bytes);
-	for (size_t i = 0; family != BASE && i < ELEMENTS; i++)
+	for (size_t i = 0; family != BASE && i < count; i++)
 		if (!model->equal(s->in + RESULT + i * model->size,
 				  (const unsigned char *) model->old + i * model->size))
 			FAIL("%s, operation %d, family %d: old value of element %zu", model->name, op,
 			     family, i);
-	/* Behind the operation, whose completion need not mean that it is done. */
-	POST(s, post(s, FETCH, &r->far, ELEMENTS, model->type, FI_ATOMIC_READ, s->peer));
-	FINISHED(s, s->tx, &s->ctx[0], FI_ATOMIC, bytes);
-	for (size_t i = 0; i < ELEMENTS; i++)
+	read_back(s, r, model, count);
+	for (size_t i = 0; i < count; i++)
 		if (!model->equal(s->in + RESULT + i * model->size, expected + i * model->size))
 			FAIL("%s, operation %d, family %d: new value of element %zu", model->name, op,
 			     family, i);
@@ -102,12 +117,13 @@ static void table(struct side *s)
 
 				if (valid(s, family, models[i].type, op, &count))
 					continue;
-				CHECK(count >= ELEMENTS);
+				CHECK(count > 0);
 				if (!models[i].apply(family, op, scratch, models[i].operand,
 						     models[i].compare))
 					FAIL("%s, operation %d, family %d is said to be valid",
 					     models[i].name, op, family);
-				perform(s, &r, &models[i], family, op);
+				perform(s, &r, &models[i], family, op,
+					count < ELEMENTS ? count : ELEMENTS);
 				performed++;
 			}
 	if (s->role == 0)
@@ -115,9 +131,11 @@ static void table(struct side *s)
 	remote_close(s, &r);
 }
 
-/* The basics that programs rely on, and the two ways to ask agree on everything. */
+/* The two ways to ask agree on everything; and the basics that programs rely on. */
 static void queries(struct side *s)
 {
+	unsigned some = 0;
+
 	for (enum family family = BASE; family < FAMILIES; family++)
 		for (unsigned type = 0; type < OPS; type++)
 			for (unsigned op = 0; op < OPS; op++) {
@@ -129,6 +147,7 @@ static void queries(struct side *s)
 				EQUAL(fi_query_atomic(s->domain, (enum fi_datatype) type,
 						      (enum fi_op) op, &attr, query_flags[family]),
 				      ret);
+				some += !ret;
 				if (!ret) {
 					EQUAL(attr.count, count);
 					CHECK(count > 0);
@@ -137,7 +156,9 @@ static void queries(struct side *s)
 					EQUAL(ret, -FI_EOPNOTSUPP);
 				}
 			}
-	for (enum fi_datatype type = FI_INT32; type <= FI_UINT64; type++) {
+	CHECK(some > 0);
+	/* Connections may have what a device has, and no more. */
+	for (enum fi_datatype type = FI_INT32; s->type == FI_EP_RDM && type <= FI_UINT64; type++) {
 		size_t count = 0;
 
 		OK(fi_atomicvalid(s->ep, type, FI_SUM, &count));
@@ -202,28 +223,44 @@ static void refused_posts(struct side *s)
 	remote_close(s, &r);
 }
 
+/* The first type that can be added to, blindly and fetching. */
+static const struct model *addable(struct side *s)
+{
+	size_t count;
+
+	for (size_t i = 0; i < model_count; i++)
+		if (models[i].type <= FI_UINT64 && !valid(s, BASE, models[i].type, FI_SUM, &count) &&
+		    !valid(s, FETCH, models[i].type, FI_SUM, &count) &&
+		    !valid(s, FETCH, models[i].type, FI_ATOMIC_READ, &count))
+			return &models[i];
+	not_offered();
+}
+
 static void counts(struct side *s)
 {
+	const struct model *model = addable(s);
+	const enum fi_datatype type = model->type;
+	const size_t size = model->size;
 	struct remote r;
 	size_t limit = 0, fetched = 0;
 
 	remote_open(s, &r);
 	if (s->role == 0) {
-		OK(fi_atomicvalid(s->ep, FI_UINT8, FI_SUM, &limit));
-		OK(fi_fetch_atomicvalid(s->ep, FI_UINT8, FI_SUM, &fetched));
-		CHECK(limit <= ARENA / 2 && fetched <= ARENA / 2);
+		OK(fi_atomicvalid(s->ep, type, FI_SUM, &limit));
+		OK(fi_fetch_atomicvalid(s->ep, type, FI_SUM, &fetched));
+		CHECK(limit * size <= ARENA / 2 && fetched * size <= ARENA / 2);
 		/* As many as are said to go. */
-		memset(s->out, 1, limit);
-		POST(s, post(s, BASE, &r.far, limit, FI_UINT8, FI_SUM, s->peer));
-		FINISHED(s, s->tx, &s->ctx[0], FI_ATOMIC, limit);
-		memset(s->in + RESULT, 0xee, fetched + 1);
-		POST(s, post(s, FETCH, &r.far, fetched, FI_UINT8, FI_ATOMIC_READ, s->peer));
-		FINISHED(s, s->tx, &s->ctx[0], FI_ATOMIC, fetched);
-		for (size_t i = 0; i < fetched; i++)
-			EQUAL(s->in[RESULT + i], i < limit);
-		EQUAL(s->in[RESULT + fetched], 0xee);
-		CHECK(post(s, BASE, &r.far, limit + 1, FI_UINT8, FI_SUM, s->peer) < 0);
-		CHECK(post(s, FETCH, &r.far, fetched + 1, FI_UINT8, FI_SUM, s->peer) < 0);
+		memset(s->out, 1, limit * size);
+		POST(s, post(s, BASE, &r.far, limit, type, FI_SUM, s->peer));
+		FINISHED(s, s->tx, &s->ctx[0], FI_ATOMIC, limit * size);
+		memset(s->in + RESULT, 0xee, fetched * size + 1);
+		POST(s, post(s, FETCH, &r.far, fetched, type, FI_ATOMIC_READ, s->peer));
+		FINISHED(s, s->tx, &s->ctx[0], FI_ATOMIC, fetched * size);
+		for (size_t i = 0; i < fetched * size; i++)
+			EQUAL(s->in[RESULT + i], i < limit * size);
+		EQUAL(s->in[RESULT + fetched * size], 0xee);
+		CHECK(post(s, BASE, &r.far, limit + 1, type, FI_SUM, s->peer) < 0);
+		CHECK(post(s, FETCH, &r.far, fetched + 1, type, FI_SUM, s->peer) < 0);
 		CHECK(post(s, BASE, &r.far, SIZE_MAX / 8 + 2, FI_UINT64, FI_SUM, s->peer) < 0);
 		QUIET(s, s->tx);
 	}
@@ -239,7 +276,9 @@ static void errors(struct side *s)
 {
 	struct fid_mr *mr;
 	struct region near, far, bad;
+	struct fi_cq_err_entry err;
 	struct remote r;
+	struct done done;
 
 	remote_open(s, &r);
 	mr = side_register(s, s->in, 4096, FI_REMOTE_READ, 0x91);
@@ -250,8 +289,19 @@ static void errors(struct side *s)
 	barrier(s);
 	for (enum family family = BASE; s->role == 0 && family < FAMILIES; family++) {
 		const enum fi_op op = family == COMPARE ? FI_CSWAP : FI_SUM;
+		size_t count;
 
+		if (valid(s, family, FI_UINT64, op, &count))
+			continue;
 		memset(s->in + RESULT, 0xee, 8);
+		if (ends_with_errors(s)) {
+			bad = (struct region) { r.far.addr, r.far.key + 12345 };
+			POST(s, post(s, family, &bad, 1, FI_UINT64, op, s->peer));
+			EQUAL(OUTCOME(s, s->tx, &done, &err), 0);
+			CHECK(err.op_context == &s->ctx[0] && refusal(err.err));
+			QUIET(s, s->tx);
+			break;
+		}
 		bad = (struct region) { r.far.addr, r.far.key + 12345 };
 		REFUSED_ATOMIC(1, FI_ENOKEY);
 		bad = (struct region) { r.far.addr + ARENA, r.far.key };

@@ -195,18 +195,21 @@ static void delivery(struct side *s)
 		.context = &s->ctx[0],
 	};
 	struct remote r;
+	size_t most = 0, count;
 
 	clear(s, &r);
 	far = (struct fi_rma_ioc) { r.far.addr, 4, r.far.key };
-	for (uint64_t i = 0; i < 4; i++)
+	OK(fi_atomicvalid(s->ep, FI_UINT64, FI_SUM, &most));
+	piece.count = far.count = count = most < 4 ? most : 4;
+	for (uint64_t i = 0; i < count; i++)
 		((uint64_t *) s->out)[i] = i + 1;
 	for (uint64_t round = 1; round <= 50; round++) {
 		if (s->role == 0) {
 			POST(s, fi_atomicmsg(s->ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION));
-			FINISHED(s, s->tx, &s->ctx[0], FI_ATOMIC, 32);
+			FINISHED(s, s->tx, &s->ctx[0], FI_ATOMIC, 8 * count);
 		}
 		barrier(s);
-		for (uint64_t i = 0; s->role == 1 && i < 4; i++)
+		for (uint64_t i = 0; s->role == 1 && i < count; i++)
 			EQUAL(((volatile uint64_t *) s->in)[i], round * (i + 1));
 		barrier(s);
 	}
@@ -217,21 +220,24 @@ static void delivery(struct side *s)
 static void inject(struct side *s)
 {
 	struct remote r;
-	uint32_t operand[8];
+	uint64_t operand[4];
+	size_t count = 0;
 
 	clear(s, &r);
+	OK(fi_atomicvalid(s->ep, FI_UINT64, FI_SUM, &count));
+	count = count < 4 ? count : 4;
 	for (uint32_t round = 0; s->role == 0 && round < 100; round++) {
-		for (uint32_t i = 0; i < 8; i++)
-			operand[i] = i;
-		POST(s, fi_inject_atomic(s->ep, operand, 8, s->peer, r.far.addr, r.far.key, FI_UINT32,
-					 FI_SUM));
+		for (uint32_t i = 0; i < count; i++)
+			operand[i] = i + 1;
+		POST(s, fi_inject_atomic(s->ep, operand, count, s->peer, r.far.addr, r.far.key,
+					 FI_UINT64, FI_SUM));
 		memset(operand, 0xff, sizeof(operand));
 	}
 	QUIET(s, s->tx);
-	for (uint32_t i = 0; s->role == 1 && i < 8; i++) {
+	for (uint32_t i = 0; s->role == 1 && i < count; i++) {
 		double late = 0;
 
-		while (((volatile uint32_t *) s->in)[i] != 100 * i) {
+		while (((volatile uint64_t *) s->in)[i] != 100 * (i + 1)) {
 			progress(s);
 			late_at(HERE, &late, "an injected sum");
 		}

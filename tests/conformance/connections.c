@@ -361,24 +361,26 @@ static void several(struct side *s)
 	enum { COUNT = 8 };
 	struct fid_ep *eps[COUNT];
 	struct meeting m;
+	size_t len;
 
 	meet(s, &m);
+	len = s->info->tx_attr->inject_size < 100 ? s->info->tx_attr->inject_size : 100;
 	for (uint8_t i = 0; i < COUNT; i++)
 		eps[i] = connect_with(s, &m, &i, 1);
 	for (size_t i = 0; i < COUNT; i++) {
 		OK(fi_recv(eps[i], s->in + i * 128, 128, s->in_desc, FI_ADDR_UNSPEC, &s->ctx[i]));
-		fill(s->out + i * 128, 100, i + 10 * (size_t) s->role);
+		fill(s->out + i * 128, len, i + 10 * (size_t) s->role);
 	}
 	barrier(s);
 	for (size_t i = COUNT; i-- > 0; )
-		POST(s, fi_inject(eps[i], s->out + i * 128, 100, FI_ADDR_UNSPEC));
+		POST(s, fi_inject(eps[i], s->out + i * 128, len, FI_ADDR_UNSPEC));
 	for (size_t i = 0; i < COUNT; i++) {
 		struct done done;
 
 		COMPLETION(s, s->rx, &done);
 	}
 	for (size_t i = 0; i < COUNT; i++)
-		FILLED(s->in + i * 128, 100, i + 10 * (size_t) !s->role);
+		FILLED(s->in + i * 128, len, i + 10 * (size_t) !s->role);
 	barrier(s);
 	for (size_t i = 0; i < COUNT; i++)
 		OK(fi_close(&eps[i]->fid));

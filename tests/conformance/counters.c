@@ -158,12 +158,12 @@ static void failures(struct side *s)
 	if (s->role == 0) {
 		POST(s, fi_read(s->ep, s->out, 8, s->out_desc, s->peer, r.far.addr,
 				r.far.key + 12345, &s->ctx[0]));
-		ERROR(s, s->tx, FI_ENOKEY, &s->ctx[0], &err);
+		REFUSAL(s, FI_ENOKEY, &s->ctx[0], &err);
 		EQUAL(fi_cntr_readerr(cntr[READS]), 1);
 		EQUAL(fi_cntr_read(cntr[READS]), 0);
 		POST(s, write_with(s, s->out, 8, r.far.addr + ARENA, r.far.key,
 				   FI_DELIVERY_COMPLETE | FI_COMPLETION, 0, &s->ctx[1]));
-		ERROR(s, s->tx, FI_EINVAL, &s->ctx[1], &err);
+		REFUSAL(s, FI_EINVAL, &s->ctx[1], &err);
 		EQUAL(fi_cntr_readerr(cntr[WRITES]), 1);
 		EQUAL(fi_cntr_read(cntr[WRITES]), 0);
 		POST(s, fi_inject(s->ep, s->out, 50, s->peer));

@@ -142,6 +142,9 @@ extern __thread const char *side_title;
 
 void fail_at(const char *at, const char *format, ...)
 	__attribute__((format(printf, 2, 3), noreturn));
+/* Ends the instance, which cannot be done: what it needs is offered by no attribute, but by a call. */
+void not_offered(void) __attribute__((noreturn));
+#define EXIT_NOT_OFFERED	77
 void equal_at(const char *at, const char *what, long long found, long long expected);
 void result_at(const char *at, const char *call, long long result);
 void filled_at(const char *at, const void *buf, size_t len, size_t seed);

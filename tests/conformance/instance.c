@@ -16,8 +16,6 @@
 
 #include "settings.h"
 
-#define EXIT_NOT_OFFERED	77
-
 /* Where the children's standard output and error go. */
 static int output[2] = { -1, -1 };
 
@@ -172,6 +170,11 @@ static int await_child(pid_t pid, double seconds)
 	return status;
 }
 
+static int left_out(int status)
+{
+	return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NOT_OFFERED;
+}
+
 static int good_end(int role, int status)
 {
 	if (WIFSIGNALED(status))
@@ -192,8 +195,15 @@ static int run_processes(struct start starts[2])
 	if (waitid(P_ALL, 0, &first, WEXITED | WNOWAIT))
 		FAIL("waitid: %s", strerror(errno));
 	role = first.si_pid == pids[1];
-	if (good_end(role, await_child(pids[role], 0)))
-		return !good_end(!role, await_child(pids[!role], 0));
+	status = await_child(pids[role], 0);
+	if (left_out(status)) {
+		kill(pids[!role], SIGKILL);
+		return EXIT_NOT_OFFERED;
+	}
+	if (good_end(role, status)) {
+		status = await_child(pids[!role], 0);
+		return left_out(status) ? EXIT_NOT_OFFERED : !good_end(!role, status);
+	}
 	/* The other may have something to say to that. */
 	status = await_child(pids[!role], 0.5);
 	if (status < 0)
@@ -279,7 +289,7 @@ enum outcome run(const struct instance *instance)
 		dprintf(output[1], "    no end after %d s\n", settings.deadline);
 		return FAILED;
 	}
-	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NOT_OFFERED)
+	if (left_out(status))
 		return NOT_OFFERED;
 	if (WIFSIGNALED(status))
 		dprintf(output[1], "    ended by signal %d (%s)\n", WTERMSIG(status),

@@ -77,10 +77,10 @@ static void silent_error(struct side *s)
 		/* At other levels it may be complete before the target has looked at it. */
 		POST(s, write_with(s, s->out, 8, r.far.addr, r.far.key + 12345, FI_DELIVERY_COMPLETE,
 				   0, &s->ctx[1]));
-		ERROR(s, s->tx, FI_ENOKEY, &s->ctx[1], &err);
+		REFUSAL(s, FI_ENOKEY, &s->ctx[1], &err);
 		POST(s, fi_read(s->ep, s->out, 8, s->out_desc, s->peer, r.far.addr + ARENA, r.far.key,
 				&s->ctx[2]));
-		ERROR(s, s->tx, FI_EINVAL, &s->ctx[2], &err);
+		REFUSAL(s, FI_EINVAL, &s->ctx[2], &err);
 		QUIET(s, s->tx);
 	}
 	remote_close(s, &r);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "remote.h"
 
+#include "settings.h"
+#include "traffic.h"
+
 #define KEY	0x7003
 
 uint64_t remote_address(const struct side *s, const void *buf)
@@ -69,11 +72,45 @@ ssize_t read_with(struct side *s, void *buf, size_t len, uint64_t addr, uint64_t
 	return fi_readmsg(s->ep, &msg, flags);
 }
 
+int looks_by_itself(const struct side *s)
+{
+	(void) s;
+	return !!(settings.mr_mode & FI_MR_ALLOCATED);
+}
+
+int ends_with_errors(const struct side *s)
+{
+	return s->type == FI_EP_MSG && looks_by_itself(s);
+}
+
+int refusal(int reason)
+{
+	return reason == FI_ENOKEY || reason == FI_EACCES || reason == FI_EINVAL;
+}
+
+void refusal_at(const char *at, struct side *s, int reason, void *context,
+		struct fi_cq_err_entry *err)
+{
+	struct done done;
+
+	if (!looks_by_itself(s)) {
+		error_at(at, s, s->tx, reason, context, err);
+		return;
+	}
+	equal_at(at, "a success", outcome_at(at, s, s->tx, &done, err), 0);
+	if (err->op_context != context || !refusal(err->err))
+		fail_at(at, "error %d (%s) of %p, expected a refusal of %p", err->err,
+			fi_strerror(err->err), err->op_context, context);
+}
+
 void refused_at(const char *at, struct side *s, int reason, uint64_t kind, void *context)
 {
 	struct fi_cq_err_entry err;
 
-	error_at(at, s, s->tx, reason, context, &err);
+	if (kind & FI_RMA)
+		refusal_at(at, s, reason, context, &err);
+	else
+		error_at(at, s, s->tx, reason, context, &err);
 	if ((err.flags & kind) != kind)
 		fail_at(at, "flags of an error are 0x%" PRIx64 ", expected 0x%" PRIx64, err.flags,
 			kind);

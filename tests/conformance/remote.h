@@ -38,6 +38,18 @@ void refused_at(const char *at, struct side *s, int reason, uint64_t kind, void 
 #define REFUSED(s, call, reason, kind, context) \
 	do { POST(s, call); refused_at(HERE, s, reason, kind, context); } while (0)
 
+/* A device looks at keys by itself, and tells that it has refused an access, but not why. */
+int looks_by_itself(const struct side *s);
+/* Such a device's connections end with the access. */
+int ends_with_errors(const struct side *s);
+/* Whether a reason is one that an access can be refused for. */
+int refusal(int reason);
+
+/* The next entry of the transmit queue is the error of an access that was refused for this reason. */
+void refusal_at(const char *at, struct side *s, int reason, void *context,
+		struct fi_cq_err_entry *err);
+#define REFUSAL(s, reason, context, err)	refusal_at(HERE, s, reason, context, err)
+
 /* A call that must fail when it is posted; a connection may have to be made first. */
 #define REJECTED(s, call, reason) \
 	do { \
