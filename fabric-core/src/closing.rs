@@ -17,7 +17,7 @@ pub fn settle<E>(
     begin: Instant,
     patience: Patience,
     progress: impl Fn(&mut E),
-    owes: impl Fn(&E) -> usize,
+    owes: impl Fn(&mut E) -> usize,
 ) {
     let (mut owed, mut moved) = (owes(engine), Instant::now());
     while owed != 0 && begin.elapsed() < patience.whole && moved.elapsed() < patience.stalled {

@@ -241,7 +241,7 @@ impl<L: Lock> Transport for Streams<L> {
         events.append(&mut self.engine.core.layer);
     }
 
-    fn owes(&self) -> usize {
+    fn owes(&mut self) -> usize {
         self.engine.owes(self.ep)
     }
 

@@ -140,8 +140,8 @@ impl Transport for Links {
     }
 
     #[inline]
-    fn inject(&mut self, conn: Handle, head: &[u8], body: &Buffers, _more: bool) -> Result<()> {
-        self.engine.layer_send(conn, head, body, None)
+    fn inject(&mut self, conn: Handle, head: &[u8], body: &Buffers, more: bool) -> Result<()> {
+        self.engine.layer_send(conn, head, body, None, more)
     }
 
     fn send(
@@ -149,10 +149,11 @@ impl Transport for Links {
         conn: Handle,
         head: &[u8],
         body: &Buffers,
-        _flags: Flags,
+        flags: Flags,
         token: Token,
     ) -> Result<Sent> {
-        self.engine.layer_send(conn, head, body, Some(token)).map(|()| Sent::Later)
+        let more = flags.contains(Flags::MORE);
+        self.engine.layer_send(conn, head, body, Some(token), more).map(|()| Sent::Later)
     }
 
     fn access(&mut self, conn: Handle, access: &Access<'_>, token: Token) -> Result<()> {
@@ -195,7 +196,7 @@ impl Transport for Links {
         }
     }
 
-    fn owes(&self) -> usize {
+    fn owes(&mut self) -> usize {
         self.engine.layer_owes()
     }
 

@@ -92,7 +92,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
     }
 
     /// Messages and operations that the application believes sent and that have not left yet.
-    pub(crate) fn owes(&self) -> usize {
+    pub(crate) fn owes(&mut self) -> usize {
         let injected = self.core.works.iter().filter(|(_, work)| match work {
             Work::Op(op) => op.is_owed(),
             Work::Transfer(_) => false,

@@ -244,8 +244,9 @@ pub trait Transport: Sized + Send + 'static {
     fn pause(&mut self, conn: Self::Conn, pause: bool);
     /// Moves everything forward that can move, and appends what has happened.
     fn poll(&mut self, events: &mut Vec<Event<Self>>);
-    /// Messages that are done and have not left.
-    fn owes(&self) -> usize;
+    /// Messages that are done and have not left. Asked when the endpoint is about to close, with
+    /// progress in between until there are none.
+    fn owes(&mut self) -> usize;
 
     /// The present time.
     fn now(&self) -> Instant;

@@ -20,6 +20,9 @@ use super::{
 };
 use crate::sys::{CmId, Pieces, QpCap, QpQueues, SendWork};
 
+/// At most this part of the list is untold.
+const UNTOLD: usize = 4;
+
 /// What an endpoint keeps to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EpLimits {
@@ -182,6 +185,13 @@ impl Ep {
             Phase::Connected if !self.failed => Ok(()),
             _ => Err(Errno::ENOTCONN),
         }
+    }
+
+    /// So many requests that the device does not tell of are behind the last that it does that the
+    /// next one is to be told of: room comes back.
+    #[inline]
+    pub(super) const fn is_untold_enough(&self) -> bool {
+        self.sends.untold >= self.limits.sends as usize / UNTOLD
     }
 
     /// The number that the next request of the sending side gets.

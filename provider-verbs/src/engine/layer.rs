@@ -1,7 +1,8 @@
 //! HOT. Connections of reliable datagrams: what the protocol above posts, and what it has to hear.
 //!
 //! Messages are copied into packets that are registered once, and received in packets of a queue that
-//! all connections share. The device tells of every request, since each holds something.
+//! all connections share. The device tells of requests that somebody waits for, and of enough others
+//! that room and packets come back.
 
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
@@ -16,7 +17,7 @@ use fabric_core::{
 };
 
 use super::{
-    Engine, EpLimits, Reads,
+    Engine, Ep, EpLimits, Reads,
     complete::Failure,
     ep::TxOp,
     id::{Id, Side},
@@ -80,6 +81,18 @@ pub(super) enum Held {
     Packet(u32, Option<Token>),
     /// Registrations of memory, and whoever is to be told.
     Memory(#[allow(dead_code, reason = "held until it is dropped")] Vec<Mr>, Token),
+}
+
+/// What is to be done, and with which data for the peer.
+struct Posting {
+    what: What,
+    immediate: Option<u32>,
+}
+
+impl From<What> for Posting {
+    fn from(what: What) -> Self {
+        Self { what, immediate: None }
+    }
 }
 
 impl Layer {
@@ -201,32 +214,28 @@ impl Engine {
         head: &[u8],
         body: &Buffers,
         token: Option<Token>,
+        more: bool,
     ) -> Result<()> {
         self.room(handle)?;
         let inline = self.device.limits.inline as usize;
+        // What waits for others must not be read from the program's memory later.
         if token.is_none()
+            && !more
             && head.len() + body.len() <= inline
             && body.iov().len() < self.device.limits.pieces as usize
         {
             let mut pieces = Pieces::NONE;
             pieces.push(head.as_ptr().addr(), head.len(), 0)?;
             body.iov().iter().try_for_each(|p| pieces.push(p.base.addr(), p.len, 0))?;
-            return self.post_held(
-                handle,
-                What::Send,
-                pieces,
-                None,
-                IBV_SEND_INLINE,
-                Held::Nothing,
-            );
+            let held = Held::Nothing;
+            return self.post_held(handle, What::Send, pieces, IBV_SEND_INLINE, held, false);
         }
         let layer = self.layer.as_mut().ok_or(Errno::EOPBADSTATE)?;
         let packet = layer.outgoing.take().ok_or(Errno::EAGAIN)?;
         let filled = layer.outgoing.fill(packet, head, body);
         let pieces = filled.and_then(|len| layer.outgoing.piece(packet, len));
         let posted = pieces.and_then(|pieces| {
-            let held = Held::Packet(packet, token);
-            self.post_held(handle, What::Send, pieces, None, 0, held)
+            self.post_held(handle, What::Send, pieces, 0, Held::Packet(packet, token), more)
         });
         if posted.is_err()
             && let Some(layer) = &mut self.layer
@@ -250,15 +259,23 @@ impl Engine {
             RmaKind::Read => (What::Read { address, key }, IBV_ACCESS_LOCAL_WRITE),
             RmaKind::Write => (What::Write { address, key }, 0),
         };
-        let inline = access.kind == RmaKind::Write && len <= self.device.limits.inline as usize;
+        let more = access.flags.contains(Flags::MORE);
+        let fits = len <= self.device.limits.inline as usize;
+        let inline = access.kind == RmaKind::Write && fits && !more;
         let (mut pieces, mut regions) = (Pieces::NONE, Vec::new());
         for piece in access.local.iov().iter().filter(|piece| piece.len != 0) {
             let lkey = if inline { 0 } else { self.register(&mut regions, *piece, rights)? };
             pieces.push(piece.base.addr(), piece.len, lkey)?;
         }
         let flags = if inline { IBV_SEND_INLINE } else { 0 };
-        let data = access.data.map(|data| data as u32);
-        self.post_held(handle, what, pieces, data, flags, Held::Memory(regions, token))
+        let held = Held::Memory(regions, token);
+        match access.data {
+            Some(data) => {
+                let what = Posting { what, immediate: Some(data as u32) };
+                self.post_held(handle, what, pieces, flags, held, more)
+            }
+            None => self.post_held(handle, what, pieces, flags, held, more),
+        }
     }
 
     fn register(&self, regions: &mut Vec<Mr>, piece: IoVec, rights: i32) -> Result<u32> {
@@ -282,23 +299,30 @@ impl Engine {
         Ok(())
     }
 
+    /// Posts a request, or has it wait for the next one. What nobody waits for is told of by what
+    /// is; in between, the device tells of enough that there is room, and of all once half of the
+    /// packets are on their way: those of connections that fall silent stay with them.
     fn post_held(
         &mut self,
         handle: Handle,
-        what: What,
+        posting: impl Into<Posting>,
         pieces: Pieces,
-        immediate: Option<u32>,
         flags: u32,
         held: Held,
+        more: bool,
     ) -> Result<()> {
+        let Posting { what, immediate } = posting.into();
+        let scarce = self.layer.as_ref().is_none_or(|layer| layer.outgoing.is_scarce());
         let ep = self.eps.get_mut(handle).ok_or(Errno::ENOTCONN)?;
+        let told = match held {
+            Held::Nothing | Held::Packet(_, None) => ep.is_untold_enough(),
+            Held::Packet(_, Some(_)) | Held::Memory(..) => true,
+        };
+        let told = told || (scarce && matches!(held, Held::Packet(..)));
+        let flags = if told { flags | IBV_SEND_SIGNALED } else { flags };
         let id = Id::new(Side::Send, handle, ep.next_send()).word();
-        let flags = flags | IBV_SEND_SIGNALED;
         let work = SendWork { id, what, pieces, immediate, flags };
-        let conn = ep.id.as_ref().ok_or(Errno::ENOTCONN)?;
-        conn.post_send(&work).map_err(super::post::full)?;
-        ep.note(TxOp::held(held), true);
-        Ok(())
+        self.hand_over(handle, work, TxOp::held(held), told, more)
     }
 
     /// A request of the protocol's has ended.
@@ -355,8 +379,11 @@ impl Engine {
         }
     }
 
-    /// Requests that have not ended.
-    pub(crate) fn layer_owes(&self) -> usize {
+    /// Requests that have not ended. Those that the device would not tell of show from now on.
+    pub(crate) fn layer_owes(&mut self) -> usize {
+        let untold = |(handle, ep): (Handle, &Ep)| (ep.sends.untold != 0).then_some(handle);
+        let untold: Vec<Handle> = self.eps.iter().filter_map(untold).collect();
+        untold.into_iter().for_each(|handle| self.post_end(handle));
         self.eps.iter().map(|(handle, _)| self.owes(handle)).sum()
     }
 

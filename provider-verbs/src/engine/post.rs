@@ -31,8 +31,6 @@ use crate::{
 /// Flags that receives of a device know nothing of.
 pub(super) const STRANGE: Flags =
     Flags::PEEK.union(Flags::CLAIM).union(Flags::DISCARD).union(Flags::MULTI_RECV);
-/// At most this part of the list is untold, so that room comes back.
-const UNTOLD: usize = 4;
 
 /// Local memory as the device knows it. `EINVAL` for memory without a descriptor, unless its address
 /// is all that matters.
@@ -295,7 +293,7 @@ impl Engine {
         let told = ep.report.tells(&interest)
             || ep.report.counts_kind(post.kind)
             || post.result.is_some()
-            || ep.sends.untold >= ep.limits.sends as usize / UNTOLD;
+            || ep.is_untold_enough();
         let mut flags = if told { IBV_SEND_SIGNALED } else { 0 };
         if post.inline {
             flags |= IBV_SEND_INLINE;
@@ -313,7 +311,22 @@ impl Engine {
         let op =
             TxOp { interest, kind: post.kind, bytes: post.bytes, result: post.result, held: None };
         // The memory of an inject is the application's again when this returns.
-        if meta.flags.contains(Flags::MORE) && !meta.injects() {
+        let more = meta.flags.contains(Flags::MORE) && !meta.injects();
+        self.hand_over(handle, work, op, told, more)
+    }
+
+    /// Gives a request to the device; or, if others will follow, has it wait for them.
+    #[inline]
+    pub(super) fn hand_over(
+        &mut self,
+        handle: Handle,
+        work: SendWork,
+        op: TxOp,
+        told: bool,
+        more: bool,
+    ) -> Result<()> {
+        let ep = self.eps.get_mut(handle).ok_or(Errno::EOPBADSTATE)?;
+        if more {
             if ep.sends.staged.is_empty() {
                 self.staged.push(handle);
             }
@@ -382,8 +395,13 @@ impl Engine {
         let Some(ep) = self.eps.get_mut(handle) else { return };
         let at = ep.sends.list.len().saturating_sub(count);
         let gone: Vec<TxOp> = ep.sends.list.drain(at..).collect();
+        ep.sends.untold = ep.sends.untold.min(at);
         for op in gone {
             self.send_ended(handle, op, Err((reason, reason.get())));
+        }
+        // Messages that are done, to the protocol above, must not be missing among others.
+        if count != 0 && self.is_link(handle) {
+            self.lost(handle, reason);
         }
     }
 

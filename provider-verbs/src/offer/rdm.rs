@@ -3,7 +3,7 @@
 use fabric_core::{
     attr::{DomainAttr, EpAttr, EpType, FabricAttr, Info, Progress, RxAttr, TxAttr, protocol},
     discovery::{Rejection, Request},
-    flags::{Flags, Mode, MrMode},
+    flags::{Flags, Mode, MrMode, Order},
     param::known,
 };
 
@@ -21,11 +21,17 @@ const RX: Flags = BOTH
     .union(Flags::MULTI_RECV)
     .union(Flags::SOURCE);
 /// For programs that ask for it.
-const RX_ON_REQUEST: Flags = Flags::DIRECTED_RECV;
+const TX_ON_REQUEST: Flags = Flags::ATOMIC;
+const RX_ON_REQUEST: Flags = Flags::ATOMIC.union(Flags::DIRECTED_RECV);
 const DOMAIN: Flags = super::DOMAIN.union(Flags::AV_USER_ID);
 
 /// What such an endpoint can do.
-pub(crate) const RDM_CAPS: Flags = TX.union(RX).union(RX_ON_REQUEST).union(DOMAIN);
+pub(crate) const RDM_CAPS: Flags =
+    TX.union(RX).union(TX_ON_REQUEST).union(RX_ON_REQUEST).union(DOMAIN);
+
+/// Atomic operations are messages, which the peer's progress applies; reads and writes are the device's
+/// own. Between the two kinds there is no order of these.
+const NOT_WITH_ATOMICS: Order = Order::RAR.union(Order::RAW).union(Order::WAW);
 
 /// Bytes of an inject that are offered to all; packets take more.
 const INJECT: usize = 192;
@@ -59,9 +65,11 @@ pub(crate) fn rdm_offers(request: &Request<'_>) -> Result<Vec<Info>, Box<Rejecti
 pub(super) fn layered(info: Info, request: &Request<'_>) -> Info {
     let hints = request.hints;
     let asked = hints.map_or(Flags::empty(), |hints| {
-        hints.caps | hints.rx.as_ref().map_or(Flags::empty(), |rx| rx.caps)
+        let tx = hints.tx.as_ref().map_or(Flags::empty(), |tx| tx.caps);
+        hints.caps | tx | hints.rx.as_ref().map_or(Flags::empty(), |rx| rx.caps)
     });
-    let rx_caps = RX | (asked & RX_ON_REQUEST);
+    let (tx_caps, rx_caps) = (TX | (asked & TX_ON_REQUEST), RX | (asked & RX_ON_REQUEST));
+    let lost = if asked.contains(Flags::ATOMIC) { NOT_WITH_ATOMICS } else { Order::empty() };
     let tx_hint = |pick: fn(&TxAttr) -> usize| hints.and_then(|h| h.tx.as_ref()).map_or(0, pick);
     let rx_size = hints.and_then(|hints| hints.rx.as_ref()).map_or(0, |rx| rx.size);
     let at_hand = |usual: usize, wanted: usize, most: usize| usual.max(wanted.min(most));
@@ -71,10 +79,11 @@ pub(super) fn layered(info: Info, request: &Request<'_>) -> Info {
     let progress =
         if wanted == Progress::Auto as u32 { Progress::Auto } else { Progress::Manual } as u32;
     Info {
-        caps: TX | rx_caps | DOMAIN,
+        caps: tx_caps | rx_caps | DOMAIN,
         mode: Mode::empty(),
         tx: info.tx.map(|tx| TxAttr {
-            caps: TX,
+            caps: tx_caps,
+            msg_order: tx.msg_order - lost,
             op_flags: super::TX_OP_FLAGS | Flags::DELIVERY_COMPLETE,
             inject_size: at_hand(INJECT, tx_hint(|tx| tx.inject_size), inject_most),
             size: at_hand(known::RXM_TX_SIZE.size(), tx_hint(|tx| tx.size), TX_MOST),
@@ -83,6 +92,7 @@ pub(super) fn layered(info: Info, request: &Request<'_>) -> Info {
         rx: info.rx.map(|rx| RxAttr {
             caps: rx_caps,
             mode: Mode::empty(),
+            msg_order: rx.msg_order - lost,
             op_flags: Flags::COMPLETION | Flags::MULTI_RECV,
             size: at_hand(known::RXM_RX_SIZE.size(), rx_size, RX_MOST),
             ..rx

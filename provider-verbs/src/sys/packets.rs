@@ -62,6 +62,12 @@ impl Packets {
         self.free.pop()
     }
 
+    /// Half of the packets are taken.
+    #[inline]
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.free.len() < self.count as usize / 2
+    }
+
     /// Gives a packet back that the device does not use any more.
     #[inline]
     pub(crate) fn give_back(&mut self, packet: u32) {

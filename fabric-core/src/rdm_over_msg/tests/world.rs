@@ -532,7 +532,7 @@ impl Transport for TestTransport {
         events.extend(own.events.drain(..));
     }
 
-    fn owes(&self) -> usize {
+    fn owes(&mut self) -> usize {
         0
     }
 
