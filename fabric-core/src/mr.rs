@@ -90,6 +90,8 @@ pub struct MrTable {
     regions: RwLock<Regions>,
     /// A device that has to know the regions, and names them.
     device: Option<Arc<dyn Registrar>>,
+    /// Places of a device's regions by their keys, of those that peers can reach.
+    named: RwLock<HashMap<u64, u64, BuildHasherDefault<KeyHasher>>>,
 }
 
 type Regions = HashMap<u64, Arc<Region>, BuildHasherDefault<KeyHasher>>;
@@ -103,7 +105,13 @@ impl MrTable {
         } else {
             mode
         };
-        Self { mode, limit: IOV_LIMIT, regions: RwLock::default(), device: None }
+        Self {
+            mode,
+            limit: IOV_LIMIT,
+            regions: RwLock::default(),
+            device: None,
+            named: RwLock::default(),
+        }
     }
 
     /// The same with regions of at most `limit` pieces; zero leaves [`IOV_LIMIT`].
@@ -140,6 +148,10 @@ impl MrTable {
             let key = registered.key;
             let region = Arc::new(Region::new(self.mode, key, pieces, request).on(registered));
             self.write().insert(region.place, region.clone());
+            if request.access.intersects(Flags::REMOTE_READ | Flags::REMOTE_WRITE) {
+                let mut named = self.named.write().unwrap_or_else(PoisonError::into_inner);
+                named.insert(key, region.place);
+            }
             return Ok(region);
         }
 
@@ -170,6 +182,13 @@ impl MrTable {
         match regions.entry(region.place) {
             Entry::Occupied(place) if core::ptr::eq(&raw const **place.get(), region) => {
                 place.remove().end();
+                if self.device.is_some() {
+                    let mut named = self.named.write().unwrap_or_else(PoisonError::into_inner);
+                    // The device may have given the key to another one already.
+                    if named.get(&region.key()) == Some(&region.place) {
+                        named.remove(&region.key());
+                    }
+                }
                 Ok(())
             }
             _ => Err(Errno::EINVAL),
@@ -179,7 +198,14 @@ impl MrTable {
     /// Finds the memory that a peer names, for operations that need `need` (`REMOTE_READ`,
     /// `REMOTE_WRITE` or both). Answers as in the module's table.
     pub fn resolve(&self, key: u64, addr: u64, len: u64, need: Flags) -> Result<Resolved> {
-        self.read().get(&key).ok_or(Errno::ENOKEY)?.resolve(addr, len, need)
+        let place = match &self.device {
+            Some(_) => {
+                let named = self.named.read().unwrap_or_else(PoisonError::into_inner);
+                *named.get(&key).ok_or(Errno::ENOKEY)?
+            }
+            None => key,
+        };
+        self.read().get(&place).ok_or(Errno::ENOKEY)?.resolve(addr, len, need)
     }
 
     /// Bytes of a key in raw form.

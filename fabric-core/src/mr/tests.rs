@@ -187,7 +187,7 @@ fn raw_keys() {
     assert_eq!(table.key_from_raw(&[1; 9]), Err(Errno::EINVAL));
 }
 
-/// A device with keys of four bytes.
+/// A device with keys of four bytes, which gives all regions the same one.
 #[derive(Debug)]
 struct Narrow;
 
@@ -197,8 +197,31 @@ impl Registrar for Narrow {
     }
 
     fn register(&self, _: &MrRequest<'_>) -> Result<Registered> {
-        Err(Errno::ENOSYS)
+        Ok(Registered { key: 0x0102_0304, descriptor: 1, hold: Box::new(()) })
     }
+}
+
+/// What a peer asks for in a message, it names by the device's key.
+#[test]
+fn regions_of_devices_are_found_by_the_keys_of_theirs() {
+    let mode = MrMode::VIRT_ADDR | MrMode::PROV_KEY | MrMode::ALLOCATED;
+    let table = MrTable::new(mode).on(Arc::new(Narrow));
+    let at = |start, access| {
+        let iov = [piece(start, 64)];
+        table.register(&MrRequest { access, ..request(&iov, 9) }).unwrap()
+    };
+    let own = at(0x1000, Flags::WRITE);
+    let resolve = |addr| table.resolve(0x0102_0304, addr, 8, Flags::REMOTE_READ).map(|_| ());
+    assert_eq!(resolve(0x1000), Err(Errno::ENOKEY), "of no peer's concern");
+    let open = at(0x2000, Flags::REMOTE_READ);
+    assert_eq!((resolve(0x2000), resolve(0x1000)), (Ok(()), Err(Errno::EINVAL)));
+    table.close(&own).unwrap();
+    assert_eq!(resolve(0x2000), Ok(()), "another one with the same key");
+    let next = at(0x3000, Flags::REMOTE_READ);
+    table.close(&open).unwrap();
+    assert_eq!(resolve(0x3000), Ok(()));
+    table.close(&next).unwrap();
+    assert_eq!(resolve(0x3000), Err(Errno::ENOKEY));
 }
 
 #[test]
