@@ -2,6 +2,7 @@
 /* Which receive takes which message: tags, ignored bits, order. Side 0 sends, side 1 receives. */
 #include "groups.h"
 #include "traffic.h"
+#include "settings.h"
 
 static const struct { uint64_t wanted, ignore, sent; int matches; } pairs[] = {
 	{ 0, 0, 0, 1 },
@@ -145,13 +146,13 @@ static void mixed_order(struct side *s)
 
 static void burst(struct side *s)
 {
-	enum { COUNT = 4000 };
+	const uint64_t count = settings.brief ? 1000 : 4000;
 	uint64_t i, *value = (uint64_t *) s->in;
 
-	for (i = 0; s->role == 0 && i < COUNT; i++)
+	for (i = 0; s->role == 0 && i < count; i++)
 		POST(s, fi_tinject(s->ep, &i, sizeof(i), s->peer, i % 3));
 	barrier(s);
-	for (i = 0; s->role == 1 && i < COUNT; i++) {
+	for (i = 0; s->role == 1 && i < count; i++) {
 		OK(fi_trecv(s->ep, value, sizeof(*value), s->in_desc, FI_ADDR_UNSPEC, i % 3, 0,
 			    &s->ctx[0]));
 		FINISHED(s, s->rx, &s->ctx[0], FI_RECV | FI_TAGGED, sizeof(*value));

@@ -3,6 +3,8 @@
 #include "groups.h"
 #include "traffic.h"
 
+#include "settings.h"
+
 #define DATA	0xfeedfacecafebeefull
 
 static void check_receive(struct side *s, void *context, size_t len, size_t seed)
@@ -52,11 +54,12 @@ static void message_first(struct side *s)
 /* More messages than any queue has room for. Without receives, endpoints may refuse the rest. */
 static void burst(struct side *s)
 {
-	enum { COUNT = 5000, ROUNDS = 1000 };
+	enum { ROUNDS = 1000, WINDOW = 32 };
+	const uint64_t count = settings.brief ? 1000 : 5000;
 	uint64_t i, *value = (uint64_t *) s->in;
 	int rounds = 0;
 
-	for (i = 0; s->role == 0 && i < COUNT; i++) {
+	for (i = 0; s->role == 0 && i < count; i++) {
 		ssize_t ret;
 
 		while (rounds < ROUNDS &&
@@ -70,15 +73,20 @@ static void burst(struct side *s)
 		rounds = 0;
 	}
 	barrier(s);
-	for (; s->role == 0 && i < COUNT; i++)
+	for (; s->role == 0 && i < count; i++)
 		POST(s, fi_inject(s->ep, &i, sizeof(i), s->peer));
 	if (s->role == 0)
 		return;
-	i = 0;
-	for (; i < COUNT; i++) {
-		OK(fi_recv(s->ep, value, sizeof(*value), s->in_desc, FI_ADDR_UNSPEC, &s->ctx[0]));
-		FINISHED(s, s->rx, &s->ctx[0], FI_RECV, sizeof(*value));
-		EQUAL(*value, i);
+	for (i = 0; i < count + WINDOW; i++) {
+		const uint64_t which = i % WINDOW;
+
+		if (i >= WINDOW) {
+			FINISHED(s, s->rx, &s->ctx[which], FI_RECV, sizeof(*value));
+			EQUAL(value[which], i - WINDOW);
+		}
+		if (i < count)
+			OK(fi_recv(s->ep, &value[which], sizeof(*value), s->in_desc, FI_ADDR_UNSPEC,
+				   &s->ctx[which]));
 	}
 }
 

@@ -2,6 +2,11 @@
 /* One-sided operations of many pieces, and many operations at once. */
 #include "groups.h"
 #include "remote.h"
+#include "settings.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define PIECES	16
 
@@ -172,17 +177,17 @@ static void far_limit(struct side *s)
 /* Injected words beyond any queue's room; the last is seen last, and none is lost. */
 static void many_injected(struct side *s)
 {
-	enum { COUNT = 5000 };
+	const uint64_t count = settings.brief ? 1000 : 5000;
 	const volatile uint64_t *words = (const uint64_t *) s->in;
 	struct remote r;
 	double late = 0;
 
 	remote_open(s, &r);
-	for (uint64_t i = 1; s->role == 0 && i <= COUNT; i++)
+	for (uint64_t i = 1; s->role == 0 && i <= count; i++)
 		POST(s, fi_inject_write(s->ep, &i, sizeof(i), s->peer,
 					r.far.addr + (i - 1) * sizeof(i), r.far.key));
 	barrier(s);
-	for (uint64_t i = 0; s->role == 1 && i < COUNT; i++)
+	for (uint64_t i = 0; s->role == 1 && i < count; i++)
 		while (words[i] != i + 1) {
 			progress(s);
 			late_at(HERE, &late, "an injected word");
@@ -365,6 +370,78 @@ static void send_after_write(struct side *s)
 	remote_close(s, &r);
 }
 
+/* Other memory at the same address, or the same without its pages. */
+static void renew(unsigned char *at, size_t len, size_t round)
+{
+	const int rights = PROT_READ | PROT_WRITE, kind = MAP_PRIVATE | MAP_ANONYMOUS;
+	void *moved;
+
+	switch (round % 5) {
+	case 0:
+		CHECK(!munmap(at, len));
+		break;
+	case 1:
+		moved = mremap(at, len, 2 * len, MREMAP_MAYMOVE);
+		CHECK(moved != MAP_FAILED && !munmap(moved, 2 * len));
+		break;
+	case 2:
+		CHECK(!madvise(at, len, MADV_DONTNEED));
+		return;
+	case 3:
+		CHECK(!syscall(SYS_munmap, at, len));
+		break;
+	}
+	/* On top of what is there, or where nothing is. */
+	moved = mmap(at, len, rights, kind | (round % 5 == 4 ? MAP_FIXED : MAP_FIXED_NOREPLACE), -1, 0);
+	CHECK(moved == at);
+}
+
+/* Local memory goes and comes back at its address between operations, which move what is there now. */
+static void remapped(struct side *s)
+{
+	const size_t rounds = settings.brief ? 25 : 100;
+	const size_t len = 200000, room = (size_t) 1 << 20;
+	struct remote r;
+	/* With a neighbourhood that nobody gets. */
+	unsigned char *all = mmap(NULL, 4 * room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *at = all + room;
+
+	CHECK(all != MAP_FAILED && s->largest >= len);
+	CHECK(mmap(at, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		   0) == at);
+	remote_open(s, &r);
+	for (size_t i = 0; i < rounds; i++) {
+		struct fid_mr *mr = NULL;
+		void *desc = NULL;
+
+		if (s->role == 1) {
+			fill(s->in + ARENA / 2, len, i + 7);
+			barrier(s);
+			AWAIT_FILLED(s, s->in, len, i);
+			barrier(s);
+			continue;
+		}
+		renew(at, room, i);
+		fill(at, len, i);
+		if (s->info->domain_attr->mr_mode & FI_MR_LOCAL) {
+			mr = side_register(s, at, room, FI_READ | FI_WRITE, 0x71);
+			desc = fi_mr_desc(mr);
+		}
+		barrier(s);
+		POST(s, fi_write(s->ep, at, len, desc, s->peer, r.far.addr, r.far.key, &s->ctx[0]));
+		FINISHED(s, s->tx, &s->ctx[0], FI_RMA | FI_WRITE, len);
+		POST(s, fi_read(s->ep, at + room / 2, len, desc, s->peer, r.far.addr + ARENA / 2,
+				r.far.key, &s->ctx[1]));
+		FINISHED(s, s->tx, &s->ctx[1], FI_RMA | FI_READ, len);
+		FILLED(at + room / 2, len, i + 7);
+		barrier(s);
+		if (mr)
+			OK(fi_close(&mr->fid));
+	}
+	remote_close(s, &r);
+	munmap(all, 4 * room);
+}
+
 static void want_raw(struct wish *wish)
 {
 	wish->order = FI_ORDER_RAW;
@@ -397,6 +474,8 @@ static const struct conformance_case rma_many_cases[] = {
 	{ "outstanding", "fi_rma(3)", "Every operation under way completes once.",
 	  FI_RMA, EP_RELIABLE, VARY_MR | VARY_THREADING | VARY_PROGRESS, 0, NULL,
 	  many_outstanding },
+	{ "remapped", "fi_domain(3)", "Memory may be unmapped, moved, given back and mapped anew between operations; each moves what is there then.",
+	  FI_RMA, EP_RELIABLE, VARY_MR | VARY_PROGRESS, 0, NULL, remapped },
 	{ "read-after-write", "fi_endpoint(3)", "FI_ORDER_RAW: a read sees the writes posted before it, up to max_order_raw_size.",
 	  FI_RMA, EP_RELIABLE, VARY_MR, 0, want_raw, read_after_write },
 	{ "write-after-read", "fi_endpoint(3)", "FI_ORDER_WAR: a read does not see the writes posted after it, up to max_order_war_size.",

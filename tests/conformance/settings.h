@@ -11,6 +11,7 @@ struct settings {
 	enum fi_ep_type	type;
 	/* Seconds after which a case that has not ended is ended and has failed. */
 	int		deadline;
+	int		brief;		/* long loops are short */
 	int		instrumented;	/* the library has descriptors that are not its own */
 	int		mr_mode;	/* bits that the provider demands of everybody */
 };

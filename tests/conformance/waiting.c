@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "remote.h"
+#include "settings.h"
 
 #define PATIENCE	20000	/* ms without any wake-up, which is then a lost one */
 #define IDLE		0.7	/* s */
@@ -65,10 +66,10 @@ static void slept_at(const char *at, struct side *s, struct fid_cq *cq, void *co
 /* Each side sleeps until the other's message is there; a lost wake-up ends it. */
 static void ping_pong(struct side *s)
 {
-	enum { ROUNDS = 20000 };
+	const uint64_t rounds = settings.brief ? 500 : 20000;
 	uint64_t *value = (uint64_t *) s->in;
 
-	for (uint64_t i = 0; i < ROUNDS; i++) {
+	for (uint64_t i = 0; i < rounds; i++) {
 		if (s->role == 0)
 			POST(s, fi_inject(s->ep, &i, sizeof(i), s->peer));
 		OK(fi_recv(s->ep, value, sizeof(i), s->in_desc, FI_ADDR_UNSPEC, &s->ctx[0]));
@@ -81,9 +82,9 @@ static void ping_pong(struct side *s)
 
 static void tagged_ping_pong(struct side *s)
 {
-	enum { ROUNDS = 3000 };
+	const uint64_t rounds = settings.brief ? 500 : 3000;
 
-	for (uint64_t i = 0; i < ROUNDS; i++) {
+	for (uint64_t i = 0; i < rounds; i++) {
 		if (s->role == 0)
 			POST(s, fi_tinject(s->ep, &i, sizeof(i), s->peer, i));
 		OK(fi_trecv(s->ep, s->in, sizeof(i), s->in_desc, FI_ADDR_UNSPEC, i, 0, &s->ctx[0]));
