@@ -1,5 +1,7 @@
 //! SETUP. The ports of RDMA devices as the kernel lists them, without a device being opened.
 
+mod netlink;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -30,7 +32,22 @@ impl PortEntry {
 
 /// All ports of all devices, in order of their names.
 pub(crate) fn ports() -> Vec<PortEntry> {
-    ports_in(Path::new("/sys/class"))
+    let mut ports = ports_in(Path::new("/sys/class"));
+    if ports.iter().any(|port| port.interfaces.is_empty()) {
+        // What the kernel does not tell here either, the device has to be asked for.
+        add_links(&mut ports, &netlink::links().unwrap_or_default());
+    }
+    ports
+}
+
+/// Interfaces of ports that have none yet.
+fn add_links(ports: &mut [PortEntry], links: &[netlink::Link]) {
+    for port in ports.iter_mut().filter(|port| port.interfaces.is_empty()) {
+        let own = links
+            .iter()
+            .filter(|link| link.device == port.device && link.port == u32::from(port.number));
+        port.interfaces = own.map(|link| link.interface.clone()).collect();
+    }
 }
 
 fn ports_in(class: &Path) -> Vec<PortEntry> {
@@ -159,6 +176,25 @@ mod tests {
             found,
             ["mlx4_0 1 false ib0", "mlx4_0 2 true ib1", "rxe0 1 true eth1+eth1.7", "siw0 1 true ",]
         );
+    }
+
+    #[test]
+    fn interfaces_that_only_netlink_names() {
+        let port = |device: &str, interfaces: &[&str]| PortEntry {
+            device: device.to_owned(),
+            number: 1,
+            active: true,
+            interfaces: interfaces.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let link = |device: &str, port, interface: &str| netlink::Link {
+            device: device.to_owned(),
+            port,
+            interface: interface.to_owned(),
+        };
+        let mut ports = [port("rxe0", &["eth1"]), port("siw0", &[])];
+        let links = [link("rxe0", 1, "eth9"), link("siw0", 2, "eth8"), link("siw0", 1, "eth7")];
+        add_links(&mut ports, &links);
+        assert_eq!(ports, [port("rxe0", &["eth1"]), port("siw0", &["eth7"])]);
     }
 
     #[test]

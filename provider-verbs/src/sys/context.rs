@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_int};
 use std::{
     fmt,
     os::fd::{AsRawFd, BorrowedFd, RawFd},
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Mutex, Once, OnceLock, PoisonError},
 };
 
 use fabric_core::{
@@ -34,6 +34,7 @@ pub(crate) struct OwnContext(Context);
 impl OwnContext {
     /// Opens the device of this name. `ENODEV` if there is none.
     pub(crate) fn open(tables: &'static Tables, name: &str) -> Result<Self> {
+        prepare_for_forks(tables);
         let ibv = &tables.ibv;
         let mut count: c_int = 0;
         // SAFETY: `count` is ours to be written.
@@ -101,6 +102,7 @@ pub(crate) fn contexts(tables: &'static Tables) -> Result<Vec<Context>> {
     /// Descriptors of devices that children do not keep.
     static KEPT: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
     claim()?;
+    prepare_for_forks(tables);
     // One at a time.
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let mut count: c_int = 0;
@@ -124,6 +126,35 @@ pub(crate) fn contexts(tables: &'static Tables) -> Result<Vec<Context>> {
         }
     }
     if contexts.is_empty() { Err(Errno::ENODEV) } else { Ok(contexts) }
+}
+
+/// Has the library keep registered pages out of children where the kernel would share them: a page that
+/// its owner writes to after a fork would then be another one than the device's. Since Linux 5.12
+/// children get copies of such pages, and need not be kept from them.
+fn prepare_for_forks(tables: &Tables) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        if !copies_at_forks(&release) {
+            // SAFETY: no arguments; nothing has been registered by this library.
+            if let Err(reason) = returned(unsafe { (tables.ibv.ibv_fork_init)() }) {
+                fabric_core::warn!(
+                    crate::NAME,
+                    Subsys::Core,
+                    "ibv_fork_init: {reason}; after a fork, what devices write may be lost"
+                );
+            }
+        }
+    });
+}
+
+/// Whether a kernel of this release copies pages that a device has.
+fn copies_at_forks(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), Some(minor)) => (major, minor) >= (5, 12),
+        _ => false,
+    }
 }
 
 /// To be called before librdmacm is used: what it has opened belongs to the process that it was opened
@@ -226,5 +257,24 @@ impl Context {
         unsafe { (self.tables.ibv.ibv_ack_async_event)(&raw mut event) };
         // The port lies in the first word of what else would be an object's address.
         Ok((event.event_type, event.element.addr() as u32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_copy_pages_of_devices() {
+        for (release, copies) in [
+            ("6.1.0-57-amd64", true),
+            ("5.12.0", true),
+            ("5.11.22", false),
+            ("4.18.0-553.el8.x86_64", false),
+            ("10.0", true),
+            ("unknown", false),
+        ] {
+            assert_eq!(copies_at_forks(release), copies, "{release}");
+        }
     }
 }

@@ -49,6 +49,7 @@ macro_rules! table {
 table! {
     /// Of libibverbs.
     Ibverbs from "libibverbs.so.1" {
+        fn ibv_fork_init() -> c_int;
         fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device;
         fn ibv_free_device_list(list: *mut *mut ibv_device);
         fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context;

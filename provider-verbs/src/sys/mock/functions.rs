@@ -110,6 +110,7 @@ macro_rules! plain {
 const NULL: *mut c_void = core::ptr::null_mut();
 
 plain! {
+    ibv_fork_init() -> c_int = -1, 0;
     ibv_get_device_list(*mut c_int) -> *mut *mut ibv_device = NULL.cast(), NULL.cast();
     ibv_open_device(*mut ibv_device) -> *mut ibv_context = NULL.cast(), NULL.cast();
     ibv_close_device(*mut ibv_context) -> c_int = -1, 0;
@@ -327,6 +328,7 @@ unsafe extern "C" fn rdma_destroy_qp(_: *mut rdma_cm_id) {
 
 pub(super) static TABLES: Tables = Tables {
     ibv: Ibverbs {
+        ibv_fork_init,
         ibv_get_device_list,
         ibv_free_device_list,
         ibv_open_device,
