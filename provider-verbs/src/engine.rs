@@ -10,6 +10,7 @@ mod connect;
 mod ep;
 mod id;
 pub(crate) mod layer;
+mod lent;
 mod post;
 mod shared;
 
@@ -46,7 +47,7 @@ const LOOK_OFTEN: u32 = 16;
 /// Entries of the first completion queue.
 const ENTRIES: u32 = 4096;
 /// Atomic operations that may be in flight.
-const WORDS: usize = 1024;
+const WORDS: u32 = 1024;
 
 /// A completion queue, with entries for all that may complete in it.
 #[derive(Debug)]
@@ -54,6 +55,8 @@ struct Queue {
     cq: Arc<Cq>,
     entries: u32,
     reserved: u32,
+    /// For receives that connections share: any of them may end here.
+    shared: u32,
 }
 
 /// The engine of a domain.
@@ -277,13 +280,14 @@ impl Engine {
 
     /// A completion queue with room for so many more entries; its place in the list.
     fn reserve(&mut self, entries: u32) -> Result<usize> {
-        let fits = |queue: &Queue| queue.entries - queue.reserved >= entries;
+        let fits = |queue: &Queue| queue.entries - queue.shared - queue.reserved >= entries;
         if let Some(at) = self.queues.iter().position(fits) {
             self.queues[at].reserved += entries;
             return Ok(at);
         }
+        let shared = self.layer.as_ref().map_or(0, Layer::receives);
         let most = self.device.limits.cq;
-        if entries > most {
+        if entries.saturating_add(shared) > most {
             fabric_core::warn!(
                 NAME,
                 Subsys::EpCtrl,
@@ -295,12 +299,12 @@ impl Engine {
         }
         // Each is larger than the one before, so that many endpoints make few queues.
         let last = self.queues.last().map_or(ENTRIES / 2, |queue| queue.entries);
-        let size = last.saturating_mul(2).clamp(entries, most);
+        let size = last.saturating_mul(2).clamp(entries + shared, most);
         let cq = Cq::new(self.context(), size, Some(&self.comp))?;
         if self.armed {
             cq.arm()?;
         }
-        self.queues.push(Queue { cq: Arc::new(cq), entries: size, reserved: entries });
+        self.queues.push(Queue { cq: Arc::new(cq), entries: size, reserved: entries, shared });
         Ok(self.queues.len() - 1)
     }
 

@@ -3,6 +3,7 @@
 //! Nothing is linked: libibverbs and librdmacm are opened when they are first needed, and a host without
 //! them, or without a device, has a reason for discovery to tell.
 
+mod cache;
 mod clock;
 mod device;
 mod endpoint;

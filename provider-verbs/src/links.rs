@@ -20,7 +20,7 @@ use crate::{
     engine::{Engine, Reads, private_data},
     offer,
     sys::{
-        CmId, Mr, Pd,
+        CmId, Mr,
         abi::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE},
     },
 };
@@ -32,7 +32,6 @@ pub type VerbsRxmEndpoint<L> = MsgRdmEndpoint<Links, L>;
 #[derive(Debug)]
 pub struct Links {
     engine: Engine,
-    pd: Arc<Pd>,
     local: Option<SocketAddress>,
 }
 
@@ -45,7 +44,7 @@ pub struct LinkRequest {
 
 /// Memory that is open to peers, one region for each piece.
 #[derive(Debug)]
-pub struct Exposure(#[allow(dead_code, reason = "held until it is dropped")] Vec<Mr>);
+pub struct Exposure(#[allow(dead_code, reason = "held until it is dropped")] Vec<Arc<Mr>>);
 
 impl Links {
     /// Takes the address, so that its port is known.
@@ -79,10 +78,10 @@ impl Transport for Links {
     fn open(domain: &Arc<Domain>, info: &Info, packet: usize) -> Result<Self> {
         let port = Port::of(domain)?;
         let (device, pd) = port.lock().device_and_pd();
-        let mut engine = Engine::new(device, pd.clone())?;
+        let mut engine = Engine::new(device, pd)?;
         engine.open_layer(packet)?;
         let local = local(info)?;
-        Ok(Self { engine, pd, local })
+        Ok(Self { engine, local })
     }
 
     fn listen(&mut self) -> Result<()> {
@@ -171,7 +170,7 @@ impl Transport for Links {
         let (mut regions, mut ranges) = (Vec::with_capacity(1), Vec::with_capacity(1));
         // Pieces of a buffer may have no bytes.
         for piece in memory.iov().iter().filter(|piece| piece.len != 0) {
-            let mr = Mr::new(&self.pd, *piece, rights)?;
+            let mr = self.engine.register(*piece, rights)?;
             let addr = piece.base.addr() as u64;
             ranges.push(RmaIov { addr, len: piece.len, key: u64::from(mr.rkey()) });
             regions.push(mr);

@@ -41,6 +41,22 @@ impl DeviceFilter {
     }
 }
 
+/// What is kept of registrations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheLimits {
+    pub(crate) count: usize,
+    pub(crate) bytes: usize,
+}
+
+/// None, or how many.
+pub(crate) fn cache() -> CacheLimits {
+    let monitor = known::MR_CACHE_MONITOR.text().unwrap_or_default();
+    if monitor.trim().eq_ignore_ascii_case("disabled") {
+        return CacheLimits { count: 0, bytes: 0 };
+    }
+    CacheLimits { count: known::MR_CACHE_MAX_COUNT.size(), bytes: known::MR_CACHE_MAX_SIZE.size() }
+}
+
 /// The largest inline payload to ask devices for.
 pub(crate) fn inline() -> u32 {
     match known::VERBS_INLINE_SIZE.size() {

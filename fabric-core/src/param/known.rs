@@ -188,6 +188,7 @@ const RXM_PACKET: i64 = 16 << 20;
 const RXM_SEGMENTED: i64 = 1 << 30;
 const RXM_TX: i64 = 16384;
 const RXM_RX: i64 = 65536;
+const MR_CACHE_COUNT: i64 = 1 << 20;
 const TCP_SECONDS: i64 = 24 * 60 * 60;
 
 known! {
@@ -255,6 +256,12 @@ known! {
         "how long peers wait that have found no receive, as the code of that time";
     VERBS_CONNECT_TIMEOUT = "verbs" "FI_VERBS_CONNECT_TIMEOUT" Int Rule::Number(1, TCP_SECONDS), Some("30"),
         "seconds that a connection may take to come up";
+    MR_CACHE_MONITOR = "verbs" "FI_MR_CACHE_MONITOR" Text Rule::Any, None,
+        "disabled: registrations of local memory end with their operation; anything else: they are kept where the kernel tells of memory that goes (userfaultfd)";
+    MR_CACHE_MAX_COUNT = "verbs" "FI_MR_CACHE_MAX_COUNT" Size Rule::Number(0, MR_CACHE_COUNT), Some("1024"),
+        "registrations that an endpoint keeps; 0: none";
+    MR_CACHE_MAX_SIZE = "verbs" "FI_MR_CACHE_MAX_SIZE" Size Rule::Number(0, i64::MAX), Some("1073741824"),
+        "bytes of registrations that an endpoint keeps; 0: none";
     RXM_BUFFER_SIZE = "ofi_rxm" "FI_OFI_RXM_BUFFER_SIZE" Size Rule::Number(256, RXM_PACKET), Some("16384"),
         "largest message of one packet; the same for all endpoints that talk to each other";
     RXM_SAR_LIMIT = "ofi_rxm" "FI_OFI_RXM_SAR_LIMIT" Size Rule::Number(0, RXM_SEGMENTED), Some("131072"),
@@ -276,9 +283,6 @@ pub(super) static ELSEWHERE: &[&str] = &[
     "FI_HMEM",
     "FI_HMEM_DISABLE_P2P",
     "FI_HOOK",
-    "FI_MR_CACHE_MAX_COUNT",
-    "FI_MR_CACHE_MAX_SIZE",
-    "FI_MR_CACHE_MONITOR",
     "FI_OFFLOAD_COLL_PROVIDER",
     "FI_OFI_RXM_CM_PROGRESS_INTERVAL",
     "FI_OFI_RXM_COMP_PER_PROGRESS",

@@ -78,7 +78,7 @@ pub(super) struct TxOp {
     pub(super) kind: Flags,
     pub(super) bytes: usize,
     /// The registered word that an old value comes back in, and where the application wants it.
-    pub(super) result: Option<(usize, Buffers)>,
+    pub(super) result: Option<(u32, Buffers)>,
     /// No operation of the application's, and what it holds.
     pub(super) held: Option<Held>,
 }
@@ -279,7 +279,7 @@ impl Engine {
             if let Some(layer) = &mut self.layer
                 && let Some(held) = op.held
             {
-                layer.let_go(held);
+                layer.let_go(held, false);
             }
         }
     }

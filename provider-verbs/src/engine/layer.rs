@@ -11,7 +11,7 @@ use fabric_core::{
     flags::Flags,
     inet::SocketAddress,
     mem::Buffers,
-    op::{IoVec, RmaKind},
+    op::RmaKind,
     rdm_over_msg::{Access, Event, Token},
     slab::Handle,
 };
@@ -21,16 +21,18 @@ use super::{
     complete::Failure,
     ep::TxOp,
     id::{Id, Side},
+    lent::Lent,
     parse_data,
 };
 use crate::{
+    cache::Cache,
     links::{LinkRequest, Links},
     settings,
     sys::{
-        CmEvent, CmId, Mr, Packets, Pieces, RecvWork, SendWork, Srq, What,
+        CmEvent, CmId, Packets, Pieces, RecvWork, SendWork, Srq, What,
         abi::{
-            IBV_ACCESS_LOCAL_WRITE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_RECV_RDMA_WITH_IMM,
-            IBV_WC_SUCCESS, IBV_WC_WITH_IMM, ibv_wc,
+            IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS,
+            IBV_WC_WITH_IMM, ibv_wc,
         },
     },
 };
@@ -58,9 +60,10 @@ pub(crate) struct Layer {
     /// Where connections are asked for; events of it have no endpoint's word.
     pub(crate) listener: Option<CmId>,
     pub(crate) alarm: Option<Instant>,
-    outgoing: Packets,
+    pub(super) outgoing: Packets,
     incoming: Packets,
     queue: Arc<Srq>,
+    pub(super) cache: Cache,
 }
 
 /// What a connection has beside what every endpoint has.
@@ -79,8 +82,8 @@ pub(super) enum Held {
     Nothing,
     /// A packet, and whoever is to be told.
     Packet(u32, Option<Token>),
-    /// Registrations of memory, and whoever is to be told.
-    Memory(#[allow(dead_code, reason = "held until it is dropped")] Vec<Mr>, Token),
+    /// Memory of the program's, and whoever is to be told.
+    Memory(Lent, Token),
 }
 
 /// What is to be done, and with which data for the peer.
@@ -89,22 +92,28 @@ struct Posting {
     immediate: Option<u32>,
 }
 
-impl From<What> for Posting {
-    fn from(what: What) -> Self {
-        Self { what, immediate: None }
-    }
-}
+const SEND: Posting = Posting { what: What::Send, immediate: None };
 
 impl Layer {
-    /// The device has no part any more in what a request holds.
-    pub(super) fn let_go(&mut self, held: Held) -> Option<Token> {
+    /// Receives that all connections share.
+    pub(super) const fn receives(&self) -> u32 {
+        self.incoming.count()
+    }
+
+    /// The device has no part any more in what a request holds. `done`: it has succeeded.
+    pub(super) fn let_go(&mut self, held: Held, done: bool) -> Option<Token> {
         match held {
             Held::Nothing => None,
             Held::Packet(packet, token) => {
                 self.outgoing.give_back(packet);
                 token
             }
-            Held::Memory(_, token) => Some(token),
+            Held::Memory(lent, token) => {
+                if let Some(bounce) = lent.bounce() {
+                    self.take_back(&bounce, done);
+                }
+                Some(token)
+            }
         }
     }
 }
@@ -131,17 +140,17 @@ impl Engine {
             outgoing,
             incoming,
             queue,
+            cache: Cache::open(),
         });
         Ok(())
     }
 
     fn open_link(&mut self, token: Token, local: Option<SocketAddress>) -> Result<Handle> {
         let limits = &self.device.limits;
-        let receives = INCOMING.min(limits.shared);
         let limits = EpLimits {
             sends: SENDS.min(limits.queue.saturating_sub(1)),
-            // Any of them may end on this connection.
-            receives,
+            // Those that all connections share have entries of their own.
+            receives: 0,
             pieces: limits.pieces,
             inline: limits.inline,
             message: limits.message as usize,
@@ -228,14 +237,14 @@ impl Engine {
             pieces.push(head.as_ptr().addr(), head.len(), 0)?;
             body.iov().iter().try_for_each(|p| pieces.push(p.base.addr(), p.len, 0))?;
             let held = Held::Nothing;
-            return self.post_held(handle, What::Send, pieces, IBV_SEND_INLINE, held, false);
+            return self.post_held(handle, SEND, pieces, IBV_SEND_INLINE, held, false);
         }
         let layer = self.layer.as_mut().ok_or(Errno::EOPBADSTATE)?;
         let packet = layer.outgoing.take().ok_or(Errno::EAGAIN)?;
         let filled = layer.outgoing.fill(packet, head, body);
         let pieces = filled.and_then(|len| layer.outgoing.piece(packet, len));
         let posted = pieces.and_then(|pieces| {
-            self.post_held(handle, What::Send, pieces, 0, Held::Packet(packet, token), more)
+            self.post_held(handle, SEND, pieces, 0, Held::Packet(packet, token), more)
         });
         if posted.is_err()
             && let Some(layer) = &mut self.layer
@@ -255,38 +264,24 @@ impl Engine {
         self.room(handle)?;
         let len = access.local.len();
         let (address, key) = super::post::remote(access.remote, len)?;
-        let (what, rights) = match access.kind {
-            RmaKind::Read => (What::Read { address, key }, IBV_ACCESS_LOCAL_WRITE),
-            RmaKind::Write => (What::Write { address, key }, 0),
-        };
         let more = access.flags.contains(Flags::MORE);
+        let reads = access.kind == RmaKind::Read;
+        let what = if reads { What::Read { address, key } } else { What::Write { address, key } };
+        let what = Posting { what, immediate: access.data.map(|data| data as u32) };
         let fits = len <= self.device.limits.inline as usize;
-        let inline = access.kind == RmaKind::Write && fits && !more;
-        let (mut pieces, mut regions) = (Pieces::NONE, Vec::new());
-        for piece in access.local.iov().iter().filter(|piece| piece.len != 0) {
-            let lkey = if inline { 0 } else { self.register(&mut regions, *piece, rights)? };
-            pieces.push(piece.base.addr(), piece.len, lkey)?;
+        if !reads && fits && !more {
+            let mut pieces = Pieces::NONE;
+            access.local.iov().iter().try_for_each(|p| pieces.push(p.base.addr(), p.len, 0))?;
+            let held = Held::Memory(Lent::None, token);
+            return self.post_held(handle, what, pieces, IBV_SEND_INLINE, held, false);
         }
-        let flags = if inline { IBV_SEND_INLINE } else { 0 };
-        let held = Held::Memory(regions, token);
-        match access.data {
-            Some(data) => {
-                let what = Posting { what, immediate: Some(data as u32) };
-                self.post_held(handle, what, pieces, flags, held, more)
-            }
-            None => self.post_held(handle, what, pieces, flags, held, more),
+        let (pieces, lent) = self.lend(access.local, reads)?;
+        let bounce = lent.bounce();
+        let posted = self.post_held(handle, what, pieces, 0, Held::Memory(lent, token), more);
+        if let (Err(_), Some(bounce), Some(layer)) = (posted, bounce, &mut self.layer) {
+            layer.take_back(&bounce, false);
         }
-    }
-
-    fn register(&self, regions: &mut Vec<Mr>, piece: IoVec, rights: i32) -> Result<u32> {
-        // On iWARP, the peer's answer to a read is a write of its own.
-        let remote = self.device.limits.iwarp && rights != 0;
-        let rights =
-            if remote { rights | crate::sys::abi::IBV_ACCESS_REMOTE_WRITE } else { rights };
-        let mr = Mr::new(&self.pd, piece, rights)?;
-        let lkey = mr.lkey();
-        regions.push(mr);
-        Ok(lkey)
+        posted
     }
 
     /// Whether another request fits. What has ended may have to be told first.
@@ -305,13 +300,13 @@ impl Engine {
     fn post_held(
         &mut self,
         handle: Handle,
-        posting: impl Into<Posting>,
+        posting: Posting,
         pieces: Pieces,
         flags: u32,
         held: Held,
         more: bool,
     ) -> Result<()> {
-        let Posting { what, immediate } = posting.into();
+        let Posting { what, immediate } = posting;
         let scarce = self.layer.as_ref().is_none_or(|layer| layer.outgoing.is_scarce());
         let ep = self.eps.get_mut(handle).ok_or(Errno::ENOTCONN)?;
         let told = match held {
@@ -328,7 +323,7 @@ impl Engine {
     /// A request of the protocol's has ended.
     pub(super) fn held_ended(&mut self, held: Held, outcome: Result<(), Failure>) {
         let Some(layer) = &mut self.layer else { return };
-        if let Some(token) = layer.let_go(held) {
+        if let Some(token) = layer.let_go(held, outcome.is_ok()) {
             let outcome = outcome.map_err(|(errno, _)| errno);
             layer.events.push(Event::Done { token, outcome });
         }
@@ -349,7 +344,7 @@ impl Engine {
                 let kind = Flags::REMOTE_WRITE;
                 layer.events.push(Event::Accessed { conn, kind, bytes: len, data });
             } else {
-                let packet = layer.incoming.copy(number, len);
+                let packet = layer.incoming.bytes(number, len).to_vec();
                 if link.paused {
                     link.held.push_back(packet);
                 } else {

@@ -178,7 +178,7 @@ impl Engine {
         // The old value comes back even where nobody wants it.
         let words = self.words()?;
         let word = words.take().ok_or(Errno::EAGAIN)?;
-        let (place, lkey) = words.address(word);
+        let (place, lkey) = words.address(word)?;
         let mut pieces = Pieces::NONE;
         pieces.push(place, WORD, lkey)?;
         let direction = if op.op == ATOMIC_READ { Flags::READ } else { Flags::WRITE };
@@ -437,7 +437,7 @@ struct Post {
     kind: Flags,
     immediate: Option<u32>,
     inline: bool,
-    result: Option<(usize, Buffers)>,
+    result: Option<(u32, Buffers)>,
 }
 
 /// A queue of the device that is full has room later.

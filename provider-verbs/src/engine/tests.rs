@@ -1,6 +1,7 @@
 //! The engine on a device that does what the tests say.
 
 mod datagrams;
+mod scale;
 
 use std::sync::Arc;
 

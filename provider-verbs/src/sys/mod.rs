@@ -14,6 +14,7 @@ mod objects;
 mod packets;
 mod queue;
 mod table;
+mod userfault;
 mod words;
 
 pub(crate) use cm::{CmEvent, CmEvents, CmId, ConnParam};
@@ -21,8 +22,9 @@ pub(crate) use context::{Context, OwnContext, contexts};
 pub(crate) use ifaddrs::{HostAddress, host_addresses};
 pub(crate) use objects::{CompChannel, Cq, Mr, Pd, Srq};
 pub(crate) use packets::Packets;
-pub(crate) use queue::{Pieces, QpCap, QpQueues, RecvWork, SendWork, What};
+pub(crate) use queue::{PIECES, Pieces, QpCap, QpQueues, RecvWork, SendWork, What};
 pub(crate) use table::{Missing, Tables, tables};
+pub(crate) use userfault::{Gone, Userfault, refused};
 pub(crate) use words::Words;
 
 use fabric_core::{Errno, Result};

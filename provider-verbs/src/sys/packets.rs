@@ -40,7 +40,10 @@ impl Packets {
     pub(crate) fn new(pd: &Arc<Pd>, count: u32, size: usize) -> Result<Self> {
         let stride = size.max(1).next_multiple_of(LINE);
         let bytes = stride.checked_mul(count as usize).ok_or(Errno::EINVAL)?;
-        let layout = Layout::from_size_align(bytes, 4096).map_err(|_| Errno::EINVAL)?;
+        // Whole pages: children of forks may be without them.
+        let page = rustix::param::page_size();
+        let whole = bytes.checked_next_multiple_of(page).ok_or(Errno::EINVAL)?;
+        let layout = Layout::from_size_align(whole, page).map_err(|_| Errno::EINVAL)?;
         if bytes == 0 {
             return Err(Errno::EINVAL);
         }
@@ -82,10 +85,23 @@ impl Packets {
     /// The first bytes of a packet for the device.
     #[inline]
     pub(crate) fn piece(&self, packet: u32, len: usize) -> Result<Pieces> {
-        let lkey = self.mr.as_ref().ok_or(Errno::EOTHER)?.lkey();
         let mut pieces = Pieces::NONE;
-        pieces.push(self.at(packet).addr(), len.min(self.size), lkey)?;
+        self.add(packet, len, &mut pieces)?;
         Ok(pieces)
+    }
+
+    /// The same behind others.
+    #[inline]
+    pub(crate) fn add(&self, packet: u32, len: usize, pieces: &mut Pieces) -> Result<()> {
+        let (address, lkey) = self.address(packet)?;
+        pieces.push(address, len.min(self.size), lkey)
+    }
+
+    /// Where a packet is, for the device.
+    #[inline]
+    pub(crate) fn address(&self, packet: u32) -> Result<(usize, u32)> {
+        let lkey = self.mr.as_ref().ok_or(Errno::EOTHER)?.lkey();
+        Ok((self.at(packet).addr(), lkey))
     }
 
     /// A whole packet for the device.
@@ -110,13 +126,24 @@ impl Packets {
 
     /// What the device has written to a packet, which it does not have any more.
     #[inline]
-    pub(crate) fn copy(&self, packet: u32, len: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&self, packet: u32, len: usize) -> &[u8] {
         if packet >= self.count {
-            return Vec::new();
+            return &[];
         }
         let len = len.min(self.size);
         // SAFETY: inside the packet, which nobody else has.
-        unsafe { core::slice::from_raw_parts(self.at(packet), len) }.to_vec()
+        unsafe { core::slice::from_raw_parts(self.at(packet), len) }
+    }
+
+    /// Packets in all.
+    pub(crate) const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes of a packet at most.
+    #[inline]
+    pub(crate) const fn size(&self) -> usize {
+        self.size
     }
 }
 

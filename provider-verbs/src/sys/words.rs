@@ -1,48 +1,41 @@
 //! HOT. Registered words that the device writes old values of atomic operations to.
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use fabric_core::{Result, op::IoVec};
+use fabric_core::Result;
 
-use super::{Mr, Pd, abi::IBV_ACCESS_LOCAL_WRITE};
+use super::{Packets, Pd};
 
-/// Words that are handed out one by one.
+/// Words that are handed out one by one: packets of eight bytes.
 #[derive(Debug)]
-pub(crate) struct Words {
-    /// Before the memory, so that the device forgets it first.
-    mr: Mr,
-    memory: Box<[AtomicU64]>,
-    free: Vec<usize>,
-}
+pub(crate) struct Words(Packets);
 
 impl Words {
     /// Registers so many.
-    pub(crate) fn new(pd: &Arc<Pd>, count: usize) -> Result<Self> {
-        let memory: Box<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
-        let base = memory.as_ptr().cast_mut().cast();
-        let iov = IoVec { base, len: size_of_val(&*memory) };
-        let mr = Mr::new(pd, iov, IBV_ACCESS_LOCAL_WRITE)?;
-        Ok(Self { mr, memory, free: (0..count).collect() })
+    pub(crate) fn new(pd: &Arc<Pd>, count: u32) -> Result<Self> {
+        Ok(Self(Packets::new(pd, count, size_of::<u64>())?))
     }
 
     /// Takes one, if one is free.
-    pub(crate) fn take(&mut self) -> Option<usize> {
-        self.free.pop()
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        self.0.take()
     }
 
     /// Gives one back that no operation writes to any more.
-    pub(crate) fn give_back(&mut self, word: usize) {
-        self.free.push(word);
+    pub(crate) fn give_back(&mut self, word: u32) {
+        self.0.give_back(word);
     }
 
     /// Where a word is, for the device.
-    pub(crate) fn address(&self, word: usize) -> (usize, u32) {
-        (self.memory[word].as_ptr().addr(), self.mr.lkey())
+    pub(crate) fn address(&self, word: u32) -> Result<(usize, u32)> {
+        self.0.address(word)
     }
 
     /// What the device has written, once the operation has completed.
-    pub(crate) fn value(&self, word: usize) -> u64 {
-        self.memory[word].load(Ordering::Acquire)
+    pub(crate) fn value(&self, word: u32) -> u64 {
+        self.0
+            .bytes(word, size_of::<u64>())
+            .first_chunk()
+            .map_or(0, |word| u64::from_ne_bytes(*word))
     }
 }
