@@ -5,6 +5,7 @@
 //! completions and events come when a test sends them; any function can be told to fail.
 
 mod functions;
+mod heap;
 
 use core::ffi::{c_int, c_uint};
 use std::{
@@ -16,6 +17,8 @@ use std::{
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::{Context, abi::*, cm_abi::*};
+pub(crate) use heap::allocated;
+
 use functions::{TABLES, poll_cq, post_recv, post_send, post_srq_recv, req_notify_cq};
 
 /// A work request of the sending side, as the device has got it.
