@@ -20,11 +20,14 @@ enum Command {
     Info(cli::info::Args),
     /// Check this host for what keeps programs from working, and exchange messages
     Doctor(cli::doctor::Args),
+    /// Start a program or an MPI job on this library, and tell which library each process loads
+    Run(cli::run::Args),
 }
 
 fn main() -> ExitCode {
     match Args::parse().command {
         Command::Info(args) => cli::info::run(&args),
         Command::Doctor(args) => cli::doctor::run(&args),
+        Command::Run(args) => cli::run::run(&args),
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod doctor;
 pub(crate) mod info;
+pub(crate) mod run;
 
 mod env;
 mod json;
