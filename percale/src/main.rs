@@ -20,6 +20,8 @@ enum Command {
     Info(cli::info::Args),
     /// Check this host for what keeps programs from working, and exchange messages
     Doctor(cli::doctor::Args),
+    /// Send messages to and fro between two hosts, either of which may run fi_pingpong
+    Pingpong(cli::pingpong::Args),
     /// Start a program or an MPI job on this library, and tell which library each process loads
     Run(cli::run::Args),
 }
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
     match Args::parse().command {
         Command::Info(args) => cli::info::run(&args),
         Command::Doctor(args) => cli::doctor::run(&args),
+        Command::Pingpong(args) => cli::pingpong::run(&args),
         Command::Run(args) => cli::run::run(&args),
     }
 }

@@ -2,9 +2,11 @@
 
 pub(crate) mod doctor;
 pub(crate) mod info;
+pub(crate) mod pingpong;
 pub(crate) mod run;
 
 mod env;
+mod figures;
 mod json;
 mod table;
 mod wish;

@@ -1,5 +1,6 @@
 //! The `percale` command beside the library under test, with unmodified programs as its other end.
 
+mod pingpong;
 mod run;
 
 use std::{path::PathBuf, process::Command, sync::OnceLock};
