@@ -13,12 +13,13 @@ PYTHON  ?= python3
 # Version of the C interface, as pkg-config and `fi_version` tell it.
 INTERFACE := 2.6.0
 RELEASE   := target/release
+MSRV      := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml).0
 HEADERS   := $(shell cd ffi/include && find rdma -type f -name '*.h')
 # What a static link of the archive needs besides.
 PRIVATE_LIBS := -lpthread -ldl -lm -lgcc_s
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-vm conformance fuzz bench bench-tcp lint install uninstall docs clean
+.PHONY: help build demo test test-mpi test-vm conformance fuzz bench bench-tcp lint miri asan msrv install uninstall docs clean
 
 help: ## this list
 	@echo "Percale: libfabric.so.1 in Rust"
@@ -68,6 +69,7 @@ bench-tcp: build ## tcp against another libfabric and bare sockets, loopback and
 lint: ## formatting, clippy, documentation, licences of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path tests/fuzz/Cargo.toml --check
+	$(CARGO) fmt --manifest-path tests/bindings/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-features --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
 	@if command -v cargo-deny >/dev/null; then \
@@ -96,8 +98,19 @@ uninstall: ## takes away what `make install` put into PREFIX
 	! cd "$(DESTDIR)$(PREFIX)" 2>/dev/null || rm -f bin/percale lib/libfabric.so.1 lib/libfabric.so \
 		lib/libfabric.a lib/pkgconfig/libfabric.pc $(addprefix include/,$(HEADERS))
 
+miri: ## what Miri can run of the Rust interface: buffers, views, abandoned operations (nightly toolchain)
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p percale --lib -- \
+		buf:: memory:: op:: queue::table region::view stats::
+
+asan: ## tests of the Rust interface under AddressSanitizer (nightly toolchain)
+	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test -p percale --all-features --lib --test api \
+		--target x86_64-unknown-linux-gnu --target-dir target/asan
+
+msrv: ## that the oldest compiler that Cargo.toml names is enough (its toolchain)
+	$(CARGO) +$(MSRV) check --workspace --all-features --locked --target-dir target/msrv
+
 docs: ## the book, where mdbook is installed, into build/book
-	@command -v mdbook >/dev/null || { echo "mdbook is not installed: cargo install mdbook"; exit 1; }
+	@command -v mdbook >/dev/null || { echo "mdbook is not installed: cargo install mdbook --locked"; exit 1; }
 	mdbook build docs --dest-dir $(abspath build/book)
 
 clean: ## removes what builds made

@@ -110,8 +110,9 @@ def main():
 
     formatting = ["cargo", "fmt", "--check"]
     totals.step("formatting", [*formatting, "--all"], 60)
-    apart = ["--manifest-path", "tests/fuzz/Cargo.toml"]
-    totals.step("formatting of fuzz targets", [*formatting, *apart], 60)
+    for title, place in (("fuzz targets", "fuzz"), ("clients of bindings", "bindings")):
+        apart = ["--manifest-path", f"tests/{place}/Cargo.toml"]
+        totals.step(f"formatting of {title}", [*formatting, *apart], 60)
     built = totals.step("release build", ["make", "build"], 1200)
     everything = ["--workspace", "--all-features", "--locked"]
     clippy = ["cargo", "clippy", *everything, "--all-targets", "--", "-D", "warnings"]
@@ -125,6 +126,10 @@ def main():
         totals.step("dependencies", deny, 120)
     else:
         totals.skip("dependencies", "cargo-deny is not installed")
+    if shutil.which("mdbook"):
+        totals.step("book", ["mdbook", "build", "docs", "--dest-dir", ROOT / "build" / "book"], 60)
+    else:
+        totals.skip("book", "mdbook is not installed")
     tests = ["cargo", "test", *everything, "--no-fail-fast"]
     totals.step("Rust and C tests", tests, 1200, counts=True)
     models(totals)
@@ -154,6 +159,7 @@ def main():
         )
         later = {
             "install": ["tests/install/run.py"],
+            "bindings for Rust of libfabric": ["tests/bindings/run.py"],
             "demo": ["tests/demo/demo.py", "--quick", "--no-build"],
             "two libraries on one wire": ["tests/mixed/run.py"],
             "MPI": ["tests/mpi/run.py", "--quick"],
