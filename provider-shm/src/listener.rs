@@ -58,10 +58,12 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Nobody is to connect to what a child keeps of it.
-        if self.owner.is_here() {
-            let _ = shutdown(&self.socket, Shutdown::Both);
+        if !self.owner.is_here() {
+            return;
         }
+        // Nobody is to connect to what a child keeps of it, nor to wait there for ever.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        while let Ok(Some(_)) | Err(Errno::EACCES) = self.accept() {}
     }
 }
 
@@ -89,8 +91,11 @@ mod tests {
     fn nobody_connects_to_what_is_left_of_one() {
         let address = socket_address(&unique().unwrap()).unwrap();
         let listener = Listener::open(&address).unwrap();
+        let waiting = [Link::connect(&address).unwrap(), Link::connect(&address).unwrap()];
         let kept = rustix::io::dup(&listener).unwrap();
+        assert!(waiting.iter().all(Link::is_alive));
         drop(listener);
+        assert!(!waiting.iter().any(Link::is_alive), "they were not accepted");
         assert_eq!(Link::connect(&address).unwrap_err(), Errno::ECONNREFUSED);
         drop(kept);
     }
