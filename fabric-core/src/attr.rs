@@ -74,6 +74,8 @@ pub mod addr_format {
     pub const SOCKADDR_IP: u32 = 17;
     /// NUL-terminated text.
     pub const STR: u32 = 9;
+    /// A queue pair of datagrams.
+    pub const IB_UD: u32 = 11;
 }
 
 /// Protocol numbers (`ep_attr.protocol`).
@@ -84,6 +86,8 @@ pub mod protocol {
     pub const RDMA_CM_IB_RC: u32 = 1;
     /// Messages over one iWARP connection.
     pub const IWARP: u32 = 2;
+    /// InfiniBand or RoCE datagrams.
+    pub const IB_UD: u32 = 3;
     /// Messages over one TCP connection.
     pub const SOCK_TCP: u32 = 6;
     /// Messages over reliable datagram over connections.
@@ -99,6 +103,7 @@ pub mod protocol {
             UNSPEC => "FI_PROTO_UNSPEC".to_owned(),
             RDMA_CM_IB_RC => "FI_PROTO_RDMA_CM_IB_RC".to_owned(),
             IWARP => "FI_PROTO_IWARP".to_owned(),
+            IB_UD => "FI_PROTO_IB_UD".to_owned(),
             SOCK_TCP => "FI_PROTO_SOCK_TCP".to_owned(),
             RXM => "FI_PROTO_RXM".to_owned(),
             SHM => "FI_PROTO_SHM".to_owned(),

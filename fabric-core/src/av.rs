@@ -176,6 +176,11 @@ impl Av {
         self.read().find(canonical)
     }
 
+    /// Every handle with its canonical address, in no order that counts.
+    pub fn for_each(&self, mut each: impl FnMut(u64, &[u8])) {
+        self.read().for_each(&mut each);
+    }
+
     /// What completions report for a handle: the application's id if it has one, else the handle;
     /// [`ADDR_UNSPEC`] for an empty index, and for a missing id if the vector was opened with
     /// `AV_USER_ID`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fabric_core::{
     Errno, Result,
     api::Endpoint,
-    attr::Info,
+    attr::{EpType, Info},
     av::AddressFormat,
     discovery::Source,
     domain::Domain,
@@ -14,7 +14,10 @@ use fabric_core::{
 };
 use provider_shm::{ShmAddresses, ShmEndpoint, ShmSource};
 use provider_tcp::{RxmSource, TcpEndpoint, TcpPassive, TcpRxmEndpoint, TcpSource, address};
-use provider_verbs::{VerbsEndpoint, VerbsPassive, VerbsRxmEndpoint, VerbsRxmSource, VerbsSource};
+use provider_verbs::{
+    DatagramAddresses, VerbsDatagramEndpoint, VerbsEndpoint, VerbsPassive, VerbsRxmEndpoint,
+    VerbsRxmSource, VerbsSource,
+};
 
 use crate::{
     abi::fid::{fid_domain, fid_pep},
@@ -73,7 +76,11 @@ pub static PROVIDERS: [Provider; 5] = [
             addresses: &address::EITHER,
             open_domain: open_verbs,
             open_passive: Some(pep::open::<VerbsPassive>),
-            try_wait: &[try_wait_queue::<VerbsEndpoint>],
+            try_wait: &[
+                try_wait_queue::<VerbsEndpoint>,
+                try_wait_queue::<VerbsDatagramEndpoint<NoLock>>,
+                try_wait_queue::<VerbsDatagramEndpoint<SafeLock>>,
+            ],
         }),
     },
     Provider {
@@ -152,6 +159,15 @@ fn open_verbs(
     info: &Info,
     context: *mut c_void,
 ) -> Result<*mut fid_domain> {
+    if info.ep.as_ref().is_some_and(|ep| ep.ep_type == EpType::Dgram as u32) {
+        let core = provider_verbs::open_datagram_domain(info)?;
+        return open_as_needed::<VerbsDatagramEndpoint<SafeLock>, VerbsDatagramEndpoint<NoLock>>(
+            fabric,
+            core,
+            &DatagramAddresses,
+            context,
+        );
+    }
     let core = provider_verbs::open_domain(info)?;
     domain::open::<VerbsEndpoint>(fabric, core, addresses(info)?, context)
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    net::Ipv4Addr,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -15,7 +16,10 @@ use crate::{
     settings,
     sys::{
         CmEvents, CmId, Context, HostAddress, Missing, OwnContext, Pd, Tables,
-        abi::{IBV_ATOMIC_NONE, IBV_LINK_LAYER_ETHERNET, ibv_device_attr, ibv_port_attr},
+        abi::{
+            IBV_ATOMIC_NONE, IBV_LINK_LAYER_ETHERNET, IBV_QPT_RC, IBV_QPT_UD, ibv_device_attr,
+            ibv_port_attr,
+        },
         contexts, host_addresses, tables,
     },
 };
@@ -31,6 +35,8 @@ pub(crate) struct Device {
     pub(crate) limits: Limits,
     /// The first half of the identifier that its fabric is named after.
     pub(crate) subnet: u64,
+    /// Bytes that a datagram may carry in its request; `None` where there are no datagrams.
+    pub(crate) datagram_inline: Option<u32>,
 }
 
 /// What a device can do, as far as it matters here.
@@ -122,17 +128,8 @@ impl Limits {
 /// Devices are told from the kernel's lists, and opened only to be looked over for the first time: a
 /// process that forks after discovery has none open.
 pub(crate) fn places() -> Result<Vec<Place>, Box<Rejection>> {
-    let ports = ports();
-    if ports.is_empty() {
-        let fix = "load the driver of an RDMA adapter, or make a soft-RoCE device: \
-                   rdma link add rxe0 type rxe netdev eth0";
-        return Err(refuse("devices", "no RDMA device in /sys/class/infiniband".to_owned(), fix));
-    }
-    let tables = tables().map_err(missing)?;
-    let addresses = host_addresses().map_err(|errno| {
-        let fix = "allow AF_NETLINK sockets to the process";
-        refuse("devices", format!("no list of addresses: {errno}"), fix)
-    })?;
+    let (ports, tables) = at_hand()?;
+    let addresses = addresses()?;
     let mut why = Vec::new();
     let mut places = Vec::new();
     for host in &addresses {
@@ -147,6 +144,66 @@ pub(crate) fn places() -> Result<Vec<Place>, Box<Rejection>> {
         return Err(nowhere(&ports, why));
     }
     Ok(places)
+}
+
+/// Every port that is up and that settings leave in use, whose device has datagrams. At least one, or the
+/// reason.
+pub(crate) fn datagram_ports() -> Result<Vec<Arc<Device>>, Box<Rejection>> {
+    let (ports, tables) = at_hand()?;
+    let addresses = addresses()?;
+    let mut why = Vec::new();
+    let mut devices = Vec::new();
+    for port in &ports {
+        let PortEntry { device: name, number, active, .. } = port;
+        let known = devices.iter().any(|known: &Arc<Device>| known.name == *name);
+        if known {
+            // A domain is a device's, and datagrams leave by its first port.
+            continue;
+        }
+        if !settings::devices().accepts(name) {
+            why.push(format!("{name} is left out by FI_VERBS_DEVICE_NAME"));
+        } else if !is_taken(port, &addresses) {
+            why.push(format!("{name} port {number} is left out by FI_VERBS_IFACE"));
+        } else if !active {
+            why.push(format!("{name} port {number} is down"));
+        } else {
+            match device(tables, name, *number) {
+                Ok(device) if device.datagram_inline.is_some() => devices.push(device),
+                Ok(_) => why.push(format!("{name} has no queue pairs for datagrams")),
+                Err(reason) => why.push(format!("{name} port {number}: {reason}")),
+            }
+        }
+    }
+    if devices.is_empty() { Err(nowhere(&ports, why)) } else { Ok(devices) }
+}
+
+/// Whether a port is one of those that FI_VERBS_IFACE leaves in use, by the names of its interfaces and
+/// by the addresses that they may have.
+fn is_taken(port: &PortEntry, addresses: &[HostAddress]) -> bool {
+    let filter = settings::interfaces();
+    let by_name = |name: &String| filter.accepts(name, Ipv4Addr::UNSPECIFIED.into());
+    let by_address = |host: &HostAddress| {
+        port.is_on(&host.interface) && filter.accepts(&host.interface, host.address.ip())
+    };
+    filter.is_all() || port.interfaces.iter().any(by_name) || addresses.iter().any(by_address)
+}
+
+/// The ports that the kernel lists, and the libraries.
+fn at_hand() -> Result<(Vec<PortEntry>, &'static Tables), Box<Rejection>> {
+    let ports = ports();
+    if ports.is_empty() {
+        let fix = "load the driver of an RDMA adapter, or make a soft-RoCE device: \
+                   rdma link add rxe0 type rxe netdev eth0";
+        return Err(refuse("devices", "no RDMA device in /sys/class/infiniband".to_owned(), fix));
+    }
+    Ok((ports, tables().map_err(missing)?))
+}
+
+fn addresses() -> Result<Vec<HostAddress>, Box<Rejection>> {
+    host_addresses().map_err(|errno| {
+        let fix = "allow AF_NETLINK sockets to the process";
+        refuse("devices", format!("no list of addresses: {errno}"), fix)
+    })
 }
 
 fn missing(missing: &Missing) -> Box<Rejection> {
@@ -245,20 +302,22 @@ fn device(tables: &'static Tables, name: &str, port: u8) -> Result<Arc<Device>, 
     let context = own.get();
     let of_port = context.port(port).map_err(told("no port attributes"))?;
     let of_device = context.attr().map_err(told("no device attributes"))?;
-    let inline = probe_inline(context, &of_device).map_err(told("no queue pair"))?;
+    let inline = probe_inline(context, IBV_QPT_RC, &of_device).map_err(told("no queue pair"))?;
     let index = fabric_core::param::known::VERBS_GID_IDX.size() as u8;
     let gid = context.gid(port, index).or_else(|_| context.gid(port, 0)).unwrap_or([0; 16]);
     let subnet = gid.first_chunk::<8>().map_or(0, |half| u64::from_be_bytes(*half));
     let limits = Limits::of(context.is_iwarp(), &of_device, &of_port, inline);
-    let device = Arc::new(Device { name: name.to_owned(), port, limits, subnet });
+    let datagram_inline = probe_inline(context, IBV_QPT_UD, &of_device).ok();
+    let name = name.to_owned();
+    let device = Arc::new(Device { name, port, limits, subnet, datagram_inline });
     known.push(device.clone());
     Ok(device)
 }
 
-fn probe_inline(context: Context, attr: &ibv_device_attr) -> Result<u32> {
+fn probe_inline(context: Context, kind: u32, attr: &ibv_device_attr) -> Result<u32> {
     let pd = Pd::new(context)?;
     let pieces = positive(attr.max_sge).clamp(1, PIECES as u32);
-    pd.probe_inline(settings::inline(), 1, pieces)
+    pd.probe_inline(kind, settings::inline(), pieces)
 }
 
 impl Device {
@@ -275,6 +334,12 @@ impl Device {
     pub(crate) fn open(&self) -> Result<Context> {
         let contexts = contexts(tables().map_err(|_| Errno::ENODEV)?)?;
         contexts.into_iter().find(|context| context.name() == self.name).ok_or(Errno::ENODEV)
+    }
+
+    /// The device of a name, for datagrams.
+    pub(crate) fn for_datagrams(name: &str) -> Result<Arc<Self>> {
+        let mut devices = datagram_ports().map_err(|_| Errno::ENODEV)?.into_iter();
+        devices.find(|device| device.name.eq_ignore_ascii_case(name)).ok_or(Errno::ENODEV)
     }
 
     /// The device of a name.

@@ -22,10 +22,11 @@ use fabric_core::{
     slab::{Handle, Slab},
 };
 
+pub(crate) use complete::{failure, receive_failure};
 pub(crate) use connect::{DATA_MAX, Reads, parse_data, private_data};
 pub(crate) use ep::{Ep, EpLimits};
 use layer::Layer;
-pub(crate) use post::{WORD, is_native};
+pub(crate) use post::{STRANGE, WORD, full, is_native, local};
 use shared::Shared;
 
 use crate::{

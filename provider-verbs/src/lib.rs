@@ -5,6 +5,7 @@
 
 mod cache;
 mod clock;
+mod datagram;
 mod device;
 mod endpoint;
 mod engine;
@@ -17,6 +18,9 @@ mod settings;
 mod shared;
 pub mod sys;
 
+pub use datagram::{
+    DatagramAddress, DatagramAddresses, VerbsDatagramEndpoint, open_datagram_domain,
+};
 pub use endpoint::{VerbsEndpoint, open_domain};
 pub use links::VerbsRxmEndpoint;
 pub use passive::VerbsPassive;

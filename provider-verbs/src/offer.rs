@@ -5,6 +5,7 @@
 //! programs copy what they ask for from the first listing; so what is offered without being asked for
 //! is the same on all of them: capabilities, orders, registration, formats, sizes.
 
+mod datagram;
 mod ends;
 mod rdm;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use crate::{
     NAME,
     device::{Device, Limits, PIECES},
 };
+pub(crate) use datagram::DATAGRAM_CAPS;
 use ends::End;
 pub(crate) use rdm::{RDM_CAPS, RDM_NAME, rdm_offers};
 
@@ -69,8 +71,26 @@ const ERR_DATA: usize = 255;
 pub(crate) const MR_MODE: MrMode =
     MrMode::LOCAL.union(MrMode::VIRT_ADDR).union(MrMode::ALLOCATED).union(MrMode::PROV_KEY);
 
-/// What this host offers for a request, best first.
+/// What this host offers for a request, best first: connections, and datagrams behind them. Ports without
+/// an address have datagrams alone, which is news to those who ask for connections.
 pub(crate) fn offers(request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
+    let wanted = request.hints.and_then(|hints| hints.ep.as_ref()).map_or(0, |ep| ep.ep_type);
+    match EpType::from_raw(wanted) {
+        Some(EpType::Dgram) => datagram::datagram_offers(request),
+        Some(EpType::Unspec) if !datagram::means_others(request) => {
+            let connections = connected_offers(request);
+            let datagrams = datagram::datagram_offers(request).unwrap_or_default();
+            match connections {
+                Ok(offers) => Ok([offers, datagrams].concat()),
+                Err(_) if !datagrams.is_empty() => Ok(datagrams),
+                rejected => rejected,
+            }
+        }
+        _ => connected_offers(request),
+    }
+}
+
+fn connected_offers(request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
     let places = crate::device::places()?;
     let ends = ends::of(&places, request)?;
     Ok(ends.iter().map(|end| offer(end, request)).collect())
@@ -92,8 +112,6 @@ fn offer(end: &End<'_>, request: &Request<'_>) -> Info {
     // none.
     let with_data = !limits.iwarp && hints.is_none_or(expects_data);
     let mode = if with_data { Mode::RX_CQ_DATA } else { Mode::empty() };
-    let most = limits.queue as usize;
-    let size = |usual: usize, wanted: usize| usual.max(wanted.min(most)).min(most);
     let message = limits.message as usize;
     Info {
         caps: tx_caps | rx_caps | DOMAIN,
@@ -106,9 +124,10 @@ fn offer(end: &End<'_>, request: &Request<'_>) -> Info {
             op_flags: TX_OP_FLAGS,
             msg_order: ORDER,
             inject_size: limits.inline as usize,
-            size: size(
+            size: offered_size(
                 known::VERBS_TX_SIZE.size(),
                 hints.and_then(|hints| hints.tx.as_ref()).map_or(0, |tx| tx.size),
+                limits,
             ),
             iov_limit: (limits.pieces as usize).min(PIECES),
             rma_iov_limit: 1,
@@ -119,9 +138,10 @@ fn offer(end: &End<'_>, request: &Request<'_>) -> Info {
             mode,
             op_flags: Flags::COMPLETION,
             msg_order: ORDER,
-            size: size(
+            size: offered_size(
                 known::VERBS_RX_SIZE.size(),
                 hints.and_then(|hints| hints.rx.as_ref()).map_or(0, |rx| rx.size),
+                limits,
             ),
             iov_limit: (limits.pieces as usize).min(PIECES),
             ..RxAttr::default()
@@ -138,12 +158,22 @@ fn offer(end: &End<'_>, request: &Request<'_>) -> Info {
             ..EpAttr::default()
         }),
         domain: Some(domain(name, limits, with_data)),
-        fabric: Some(FabricAttr {
-            name: Some(end.device.fabric()),
-            prov_name: Some(NAME.to_owned()),
-            prov_version: PROV_VERSION,
-            api_version: API_VERSION,
-        }),
+        fabric: Some(fabric(end.device)),
+    }
+}
+
+/// Operations that an endpoint keeps: what a program wants of what the device has, at least the usual.
+fn offered_size(usual: usize, wanted: usize, limits: &Limits) -> usize {
+    let most = limits.queue as usize;
+    usual.max(wanted.min(most)).min(most)
+}
+
+fn fabric(device: &Device) -> FabricAttr {
+    FabricAttr {
+        name: Some(device.fabric()),
+        prov_name: Some(NAME.to_owned()),
+        prov_version: PROV_VERSION,
+        api_version: API_VERSION,
     }
 }
 

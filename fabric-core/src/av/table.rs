@@ -118,6 +118,14 @@ impl Table {
         self.entries.get(usize::try_from(addr).ok()?)?.as_ref()
     }
 
+    pub(super) fn for_each(&self, each: &mut dyn FnMut(u64, &[u8])) {
+        for (index, entry) in self.entries.iter().enumerate() {
+            if let Some(entry) = entry {
+                each(index as u64, &entry.address);
+            }
+        }
+    }
+
     pub(super) fn find(&self, canonical: &[u8]) -> Option<u64> {
         self.by_address.get(canonical).map(|index| *index as u64)
     }

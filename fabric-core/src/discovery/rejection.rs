@@ -152,6 +152,7 @@ pub fn format_name(format: u32) -> String {
         addr_format::SOCKADDR_IB => "FI_SOCKADDR_IB".to_owned(),
         addr_format::SOCKADDR_IP => "FI_SOCKADDR_IP".to_owned(),
         addr_format::STR => "FI_ADDR_STR".to_owned(),
+        addr_format::IB_UD => "FI_ADDR_IB_UD".to_owned(),
         other => format!("format {other}"),
     }
 }

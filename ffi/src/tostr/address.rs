@@ -7,6 +7,7 @@ use core::{
 };
 
 use provider_tcp::address::SocketAddress;
+use provider_verbs::DatagramAddress;
 
 use crate::{abi::constants::*, info::MAX_BYTES};
 
@@ -71,20 +72,10 @@ fn socket_address(out: &mut String, bytes: &[u8]) -> Result<Option<()>, fmt::Err
     Ok(Some(()))
 }
 
-/// The address of an unreliable datagram queue pair: GID, queue pair number, LID, partition key,
-/// service, service level.
+/// The address of a queue pair of datagrams.
 fn ib_ud(out: &mut String, bytes: &[u8]) -> Result<Option<()>, fmt::Error> {
-    let (Some(gid), Some(qpn), Some(lid), Some(pkey), Some([service_level])) = (
-        array::<16>(bytes, 0),
-        array(bytes, 16).map(u32::from_ne_bytes),
-        array(bytes, 20).map(u16::from_ne_bytes),
-        array(bytes, 22).map(u16::from_ne_bytes),
-        array(bytes, 26),
-    ) else {
-        return Ok(None);
-    };
-    let gid = Ipv6Addr::from(gid);
-    write!(out, "fi_addr_ib_ud://{gid}:{qpn:x}/{lid:x}/{pkey:x}/{service_level:x}")?;
+    let Some(address) = DatagramAddress::read(bytes) else { return Ok(None) };
+    write!(out, "{address}")?;
     Ok(Some(()))
 }
 

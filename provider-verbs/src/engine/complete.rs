@@ -25,10 +25,10 @@ use crate::{
 };
 
 /// How a request has failed: the error, and the device's own number for it.
-pub(super) type Failure = (Errno, i32);
+pub(crate) type Failure = (Errno, i32);
 
 /// What a status of the device means to an operation.
-pub(super) fn failure(status: u32) -> Failure {
+pub(crate) fn failure(status: u32) -> Failure {
     let errno = match status {
         IBV_WC_LOC_LEN_ERR => Errno::ETRUNC,
         IBV_WC_LOC_PROT_ERR | IBV_WC_LOC_ACCESS_ERR | IBV_WC_REM_ACCESS_ERR => Errno::EACCES,
@@ -44,7 +44,7 @@ pub(super) fn failure(status: u32) -> Failure {
 
 /// The same of a receive, which has no other way to be at fault than to be too short for its message.
 /// Devices differ in what they call that.
-fn receive_failure(status: u32) -> Failure {
+pub(crate) fn receive_failure(status: u32) -> Failure {
     match status {
         IBV_WC_LOC_LEN_ERR | IBV_WC_LOC_QP_OP_ERR | IBV_WC_REM_INV_REQ_ERR => {
             (Errno::ETRUNC, status as i32)

@@ -29,13 +29,13 @@ use crate::{
 };
 
 /// Flags that receives of a device know nothing of.
-pub(super) const STRANGE: Flags =
+pub(crate) const STRANGE: Flags =
     Flags::PEEK.union(Flags::CLAIM).union(Flags::DISCARD).union(Flags::MULTI_RECV);
 
 /// Local memory as the device knows it. `EINVAL` for memory without a descriptor, unless its address
 /// is all that matters.
 #[inline]
-pub(super) fn local(buffers: &Buffers, descs: Descs<'_>, inline: bool) -> Result<Pieces> {
+pub(crate) fn local(buffers: &Buffers, descs: Descs<'_>, inline: bool) -> Result<Pieces> {
     let mut pieces = Pieces::NONE;
     for (at, piece) in buffers.iov().iter().enumerate() {
         if piece.len == 0 {
@@ -441,7 +441,7 @@ struct Post {
 }
 
 /// A queue of the device that is full has room later.
-pub(super) fn full(reason: Errno) -> Errno {
+pub(crate) fn full(reason: Errno) -> Errno {
     if reason == Errno::ENOMEM { Errno::EAGAIN } else { reason }
 }
 

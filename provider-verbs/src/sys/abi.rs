@@ -257,7 +257,7 @@ pub struct ibv_wr_atomic {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct ibv_wr_ud {
-    pub ah: *mut c_void,
+    pub ah: *mut ibv_ah,
     pub remote_qpn: u32,
     pub remote_qkey: u32,
 }
@@ -399,6 +399,15 @@ c_struct! {
 }
 
 c_struct! {
+    /// The way to a peer, for datagrams.
+    pub struct ibv_ah {
+        pub context: *mut ibv_context,
+        pub pd: *mut ibv_pd,
+        pub handle: u32,
+    }
+}
+
+c_struct! {
     pub struct ibv_qp_attr {
         pub qp_state: c_uint,
         pub cur_qp_state: c_uint,
@@ -447,7 +456,19 @@ pub const IBV_ACCESS_REMOTE_READ: c_int = 1 << 2;
 pub const IBV_ACCESS_REMOTE_ATOMIC: c_int = 1 << 3;
 
 pub const IBV_QPT_RC: c_uint = 2;
+pub const IBV_QPT_UD: c_uint = 4;
+
+pub const IBV_QPS_RESET: c_uint = 0;
+pub const IBV_QPS_INIT: c_uint = 1;
+pub const IBV_QPS_RTR: c_uint = 2;
+pub const IBV_QPS_RTS: c_uint = 3;
+
+pub const IBV_QP_STATE: c_int = 1;
+pub const IBV_QP_PKEY_INDEX: c_int = 1 << 4;
+pub const IBV_QP_PORT: c_int = 1 << 5;
+pub const IBV_QP_QKEY: c_int = 1 << 6;
 pub const IBV_QP_MIN_RNR_TIMER: c_int = 1 << 15;
+pub const IBV_QP_SQ_PSN: c_int = 1 << 16;
 
 pub const IBV_WR_RDMA_WRITE: c_uint = 0;
 pub const IBV_WR_RDMA_WRITE_WITH_IMM: c_uint = 1;
@@ -476,6 +497,7 @@ pub const IBV_WC_REM_ABORT_ERR: c_uint = 16;
 pub const IBV_WC_RESP_TIMEOUT_ERR: c_uint = 20;
 
 pub const IBV_WC_RECV_RDMA_WITH_IMM: c_uint = 129;
+pub const IBV_WC_GRH: c_uint = 1;
 pub const IBV_WC_WITH_IMM: c_uint = 1 << 1;
 
 pub const IBV_EVENT_QP_FATAL: c_uint = 1;

@@ -28,6 +28,8 @@ pub(crate) struct PostedSend {
     pub(crate) opcode: c_uint,
     pub(crate) flags: c_uint,
     pub(crate) immediate: u32,
+    /// The queue pair that a datagram goes to.
+    pub(crate) to: u32,
     /// Address, length and key of each piece.
     pub(crate) pieces: Vec<(u64, u32, u32)>,
 }
@@ -104,6 +106,8 @@ pub(crate) const IRDMA: MockLimits = MockLimits {
 #[derive(Default)]
 struct Qp {
     sends: Vec<PostedSend>,
+    /// How many of them have completed.
+    ended: usize,
     receives: VecDeque<u64>,
     cap: u32,
     calls: usize,
@@ -219,7 +223,8 @@ pub(crate) fn posted() -> (Vec<PostedSend>, usize) {
 pub(crate) fn complete_send(place: usize, status: c_uint) {
     with(|state| {
         let newest = state.newest;
-        let Some(qp) = state.qps.get(&newest) else { return };
+        let Some(qp) = state.qps.get_mut(&newest) else { return };
+        qp.ended = qp.ended.max(place + 1);
         let mut wc = ibv_wc::zeroed();
         (wc.wr_id, wc.status, wc.qp_num) = (qp.sends[place].id, status, qp.number);
         state.completions.entry(qp.cq).or_default().push_back(wc);
@@ -240,6 +245,25 @@ pub(crate) fn complete_receive(status: c_uint, len: u32, immediate: Option<u32>)
         }
         state.completions.entry(qp.cq).or_default().push_back(wc);
     });
+}
+
+/// The newest queue pair completes its next receive with a datagram, of so many bytes in all, from queue
+/// pair `from` of the subnet's port `lid`.
+pub(crate) fn complete_datagram(len: u32, from: u32, lid: u16) {
+    with(|state| {
+        let newest = state.newest;
+        let Some(qp) = state.qps.get_mut(&newest) else { return };
+        let Some(id) = qp.receives.pop_front() else { return };
+        let mut wc = ibv_wc::zeroed();
+        (wc.wr_id, wc.byte_len, wc.opcode) = (id, len, 128);
+        (wc.src_qp, wc.slid) = (from, lid);
+        state.completions.entry(qp.cq).or_default().push_back(wc);
+    });
+}
+
+/// Receives that the newest queue pair has.
+pub(crate) fn receives() -> usize {
+    with(|state| state.qps.get(&state.newest).map_or(0, |qp| qp.receives.len()))
 }
 
 /// The newest queue pair takes a receive of its shared queue, the `at`-th, for a message.

@@ -14,6 +14,7 @@ mod objects;
 mod packets;
 mod queue;
 mod table;
+mod ud;
 mod userfault;
 mod words;
 
@@ -24,6 +25,7 @@ pub(crate) use objects::{CompChannel, Cq, Mr, Pd, Srq};
 pub(crate) use packets::Packets;
 pub(crate) use queue::{PIECES, Pieces, QpCap, QpQueues, RecvWork, SendWork, What};
 pub(crate) use table::{Missing, Tables, tables};
+pub(crate) use ud::{AddressHandle, HEADER, UdQp, Way};
 pub(crate) use userfault::{Gone, Userfault, refused};
 pub(crate) use words::Words;
 

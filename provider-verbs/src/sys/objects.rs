@@ -5,7 +5,7 @@ use std::{fmt, os::fd::BorrowedFd, sync::Arc};
 
 use fabric_core::{Errno, Result, op::IoVec};
 
-use super::{Context, Pieces, RecvWork, abi::*, last, queue::recv_wr, returned};
+use super::{Context, OwnContext, Pieces, RecvWork, abi::*, last, queue::recv_wr, returned};
 
 macro_rules! opaque_debug {
     ($($name:ident),*) => {
@@ -22,6 +22,8 @@ opaque_debug!(Pd, CompChannel);
 pub(crate) struct Pd {
     context: Context,
     raw: *mut ibv_pd,
+    /// The device, where it is open for this domain alone; it is closed when the domain is gone.
+    _own: Option<OwnContext>,
 }
 
 // SAFETY: calls on a domain may come from any thread; the library has locks of its own.
@@ -32,9 +34,18 @@ unsafe impl Sync for Pd {}
 impl Pd {
     /// Allocates one.
     pub(crate) fn new(context: Context) -> Result<Arc<Self>> {
+        Self::allocate(context, None)
+    }
+
+    /// Allocates one on a device that is to be closed with it.
+    pub(crate) fn on(own: OwnContext) -> Result<Arc<Self>> {
+        Self::allocate(own.get(), Some(own))
+    }
+
+    fn allocate(context: Context, own: Option<OwnContext>) -> Result<Arc<Self>> {
         // SAFETY: an open device.
         let raw = unsafe { (context.tables().ibv.ibv_alloc_pd)(context.raw()) };
-        if raw.is_null() { Err(last()) } else { Ok(Arc::new(Self { context, raw })) }
+        if raw.is_null() { Err(last()) } else { Ok(Arc::new(Self { context, raw, _own: own })) }
     }
 
     pub(crate) const fn context(&self) -> Context {
@@ -45,18 +56,19 @@ impl Pd {
         self.raw
     }
 
-    /// The largest inline data, at most `wanted`, that the device gives a queue pair of these sizes.
-    pub(crate) fn probe_inline(self: &Arc<Self>, wanted: u32, wr: u32, sge: u32) -> Result<u32> {
+    /// The largest inline data, at most `wanted`, that the device gives a queue pair of a kind
+    /// (`IBV_QPT_*`) for one request of so many pieces.
+    pub(crate) fn probe_inline(self: &Arc<Self>, kind: u32, wanted: u32, sge: u32) -> Result<u32> {
         let cq = Cq::new(self.context, 1, None)?;
         let ibv = &self.context.tables().ibv;
         let mut inline = wanted;
         loop {
             let mut attr = ibv_qp_init_attr::zeroed();
             (attr.send_cq, attr.recv_cq) = (cq.raw, cq.raw);
-            attr.qp_type = IBV_QPT_RC;
+            attr.qp_type = kind;
             attr.cap = ibv_qp_cap {
-                max_send_wr: wr,
-                max_recv_wr: wr,
+                max_send_wr: 1,
+                max_recv_wr: 1,
                 max_send_sge: sge,
                 max_recv_sge: sge,
                 max_inline_data: inline,

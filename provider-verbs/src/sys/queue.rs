@@ -35,6 +35,15 @@ impl Pieces {
         self.count += 1;
         Ok(())
     }
+
+    /// Appends other pieces; more than there is room for is `EINVAL`.
+    #[inline]
+    pub(crate) fn append(&mut self, other: &Self) -> Result<()> {
+        let room = self.list.get_mut(self.count..self.count + other.count).ok_or(Errno::EINVAL)?;
+        room.copy_from_slice(&other.list[..other.count]);
+        self.count += other.count;
+        Ok(())
+    }
 }
 
 impl fmt::Debug for Pieces {
@@ -132,19 +141,29 @@ pub(crate) struct QpQueues {
     pub(crate) srq: Option<Arc<Srq>>,
 }
 
+impl QpCap {
+    /// As the library takes it.
+    pub(super) const fn raw(&self) -> ibv_qp_cap {
+        ibv_qp_cap {
+            max_send_wr: self.sends,
+            max_recv_wr: self.receives,
+            max_send_sge: self.pieces,
+            max_recv_sge: self.pieces,
+            max_inline_data: self.inline,
+        }
+    }
+}
+
 impl QpQueues {
     pub(super) fn init_attr(&self, cap: &QpCap) -> ibv_qp_init_attr {
         let mut attr = ibv_qp_init_attr::zeroed();
         (attr.send_cq, attr.recv_cq) = (self.cq.raw(), self.cq.raw());
         attr.srq = self.srq.as_ref().map_or(core::ptr::null_mut(), |srq| srq.raw());
         attr.qp_type = IBV_QPT_RC;
-        attr.cap = ibv_qp_cap {
-            max_send_wr: cap.sends,
-            max_recv_wr: if self.srq.is_some() { 0 } else { cap.receives },
-            max_send_sge: cap.pieces,
-            max_recv_sge: if self.srq.is_some() { 0 } else { cap.pieces },
-            max_inline_data: cap.inline,
-        };
+        attr.cap = cap.raw();
+        if self.srq.is_some() {
+            (attr.cap.max_recv_wr, attr.cap.max_recv_sge) = (0, 0);
+        }
         attr
     }
 }
@@ -235,7 +254,7 @@ pub(super) fn recv_wr(id: u64, pieces: &mut Pieces) -> ibv_recv_wr {
 }
 
 #[inline]
-fn send_wr(work: &SendWork, pieces: &mut Pieces) -> ibv_send_wr {
+pub(super) fn send_wr(work: &SendWork, pieces: &mut Pieces) -> ibv_send_wr {
     let mut wr = ibv_send_wr::zeroed();
     wr.wr_id = work.id;
     wr.sg_list = pieces.list.as_mut_ptr();

@@ -92,6 +92,14 @@ table! {
         fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
         fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
         fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;
+        fn ibv_query_pkey(
+            context: *mut ibv_context,
+            port: u8,
+            index: c_int,
+            pkey: *mut u16,
+        ) -> c_int;
+        fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah;
+        fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int;
         fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
         fn ibv_ack_async_event(event: *mut ibv_async_event);
     }

@@ -42,7 +42,7 @@ pub(super) unsafe extern "C" fn post_send(
     while let Some(each) = unsafe { wr.as_ref() } {
         let outstanding = with(|state| {
             let qp = state.qps.entry(qp.addr()).or_default();
-            qp.sends.len() >= qp.cap as usize
+            qp.sends.len() - qp.ended >= qp.cap as usize
         });
         let failure = ordered("post_send").filter(|errno| *errno != 0);
         if let Some(errno) = failure.or_else(|| outstanding.then_some(libc::ENOMEM)) {
@@ -59,6 +59,8 @@ pub(super) unsafe extern "C" fn post_send(
             opcode: each.opcode,
             flags: each.send_flags,
             immediate: u32::from_be(each.imm_data),
+            // SAFETY: whichever arm of the union was written, these are integers.
+            to: unsafe { each.wr.ud.remote_qpn },
             pieces: pieces.collect(),
         };
         with(|state| state.qps.entry(qp.addr()).or_default().sends.push(posted));
@@ -120,7 +122,8 @@ plain! {
     ibv_destroy_comp_channel(*mut ibv_comp_channel) -> c_int = -1, 0;
     ibv_destroy_srq(*mut ibv_srq) -> c_int = -1, 0;
     ibv_destroy_qp(*mut ibv_qp) -> c_int = -1, 0;
-    ibv_modify_qp(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int = -1, 0;
+    ibv_query_pkey(*mut ibv_context, u8, c_int, *mut u16) -> c_int = -1, 0;
+    ibv_destroy_ah(*mut ibv_ah) -> c_int = -1, 0;
     rdma_get_devices(*mut c_int) -> *mut *mut ibv_context = NULL.cast(), NULL.cast();
     rdma_destroy_id(*mut rdma_cm_id) -> c_int = -1, 0;
     rdma_bind_addr(*mut rdma_cm_id, *mut libc::sockaddr) -> c_int = -1, 0;
@@ -261,6 +264,34 @@ unsafe extern "C" fn ibv_create_qp(_: *mut ibv_pd, attr: *mut ibv_qp_init_attr) 
     qp
 }
 
+/// A queue pair that is reset forgets its work.
+unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
+    if let Some(errno) = ordered("ibv_modify_qp").filter(|errno| *errno != 0) {
+        return errno;
+    }
+    // SAFETY: the caller's attributes.
+    let state = unsafe { (*attr).qp_state };
+    if mask & IBV_QP_STATE != 0 && state == IBV_QPS_RESET {
+        with(|state| {
+            let qp = state.qps.entry(qp.addr()).or_default();
+            qp.receives.clear();
+            qp.sends.clear();
+            qp.ended = 0;
+        });
+    }
+    0
+}
+
+unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, _: *mut ibv_ah_attr) -> *mut ibv_ah {
+    if let Some(errno) = ordered("ibv_create_ah").filter(|errno| *errno != 0) {
+        set_errno(errno);
+        return NULL.cast();
+    }
+    let mut ah = ibv_ah::zeroed();
+    ah.pd = pd;
+    object(ah)
+}
+
 unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
     object(rdma_event_channel { fd: descriptor() })
 }
@@ -351,6 +382,9 @@ pub(super) static TABLES: Tables = Tables {
         ibv_create_qp,
         ibv_destroy_qp,
         ibv_modify_qp,
+        ibv_query_pkey,
+        ibv_create_ah,
+        ibv_destroy_ah,
         ibv_get_async_event,
         ibv_ack_async_event,
     },

@@ -1,0 +1,519 @@
+//! HOT. What moves a datagram endpoint: its queue pair, and what is posted there.
+//!
+//! The device tells of every request: of sends because each holds its way, of receives anyway. A
+//! request that fails stops the queue pair. It is started again then: receives are posted anew in their
+//! order, and sends that had not left are lost, as datagrams may be.
+
+use std::{collections::VecDeque, os::fd::AsRawFd, sync::Arc};
+
+use fabric_core::{
+    Errno, Result,
+    av::Av,
+    completion::{CqError, Entry, Interest, Report},
+    engine::Stats,
+    flags::Flags,
+    lock::Lock,
+    log::Subsys,
+    mem::Buffers,
+    op::{ADDR_UNSPEC, Descs, RecvOp, SendOp},
+};
+
+use super::{address::DatagramAddress, gids::Gids, header::Source, peers::Peers};
+use crate::{
+    NAME,
+    device::Device,
+    engine::{STRANGE, failure, full, local, receive_failure},
+    sys::{
+        AddressHandle, CompChannel, Cq, HEADER, Packets, Pd, Pieces, QpCap, RecvWork, SendWork,
+        UdQp, What,
+        abi::{
+            IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
+            IBV_WC_WR_FLUSH_ERR, ibv_wc,
+        },
+    },
+};
+
+/// Completions taken in one call of the device.
+const BATCH: usize = 16;
+/// The bit of a request's word that tells a receive; the others are its number, and which start of the
+/// queue pair it was posted after.
+const RECEIVE: u64 = 1 << 63;
+const STARTS: u64 = 0x7fff_ffff;
+
+/// What an endpoint keeps to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Sends.
+    pub(crate) sends: usize,
+    /// Receives.
+    pub(crate) receives: usize,
+    /// Pieces of a request.
+    pub(crate) pieces: u32,
+    /// Bytes of an inject, and of every request that carries them itself.
+    pub(crate) inline: usize,
+    /// Bytes of a message.
+    pub(crate) message: usize,
+    /// Receives begin with room for the header that the application has put there.
+    pub(crate) prefixed: bool,
+    /// Completions name the sender.
+    pub(crate) sources: bool,
+}
+
+/// A send that the device has.
+#[derive(Debug)]
+struct Sent {
+    interest: Interest,
+    bytes: usize,
+    _way: Arc<AddressHandle>,
+}
+
+/// A receive that the device has.
+#[derive(Debug)]
+struct Posted {
+    context: usize,
+    flags: Flags,
+    pieces: Pieces,
+    /// The application's memory.
+    buffers: Buffers,
+    /// Where the header goes, unless it is the application's memory.
+    header: Option<u32>,
+}
+
+/// The engine of an endpoint.
+pub(crate) struct Datagrams<L: Lock> {
+    pub(super) report: Report<L>,
+    pub(super) stats: Stats,
+    pub(super) enabled: bool,
+    sends: VecDeque<Sent>,
+    receives: VecDeque<Posted>,
+    /// Numbers of the first of either.
+    first_send: u32,
+    first_receive: u32,
+    starts: u32,
+    /// The device rings for completions.
+    armed: bool,
+    /// A request has failed, and the queue pair has to be started again.
+    stopped: bool,
+    /// It cannot be.
+    broken: bool,
+    service: u16,
+    bounds: Bounds,
+    peers: Peers,
+    address: DatagramAddress,
+    /// Room for headers, where the application leaves none.
+    headers: Option<Packets>,
+    qp: UdQp,
+    comp: Arc<CompChannel>,
+    device: Arc<Device>,
+    _pd: Arc<Pd>,
+}
+
+impl<L: Lock> Datagrams<L> {
+    /// Opens the queue pair, which takes no work yet.
+    pub(super) fn new(device: Arc<Device>, pd: Arc<Pd>, bounds: Bounds) -> Result<Self> {
+        let (context, port) = (pd.context(), device.port);
+        let entries = u32::try_from(bounds.sends + bounds.receives).map_err(|_| Errno::EINVAL)?;
+        let comp = CompChannel::new(context)?;
+        let cq = Cq::new(context, entries, Some(&comp))?;
+        let cap = QpCap {
+            sends: bounds.sends as u32,
+            receives: bounds.receives as u32,
+            pieces: bounds.pieces,
+            inline: bounds.inline as u32,
+        };
+        let qp = UdQp::new(&pd, cq, port, &cap)?;
+        let headers = match bounds.prefixed {
+            true => None,
+            false => Some(Packets::new(&pd, bounds.receives as u32, HEADER)?),
+        };
+        let gids = Gids::of(context, port, &device.name);
+        let address = DatagramAddress {
+            gid: gids.own(),
+            number: qp.number(),
+            lid: context.port(port)?.lid,
+            pkey: context.pkey(port, 0)?,
+            service: 0,
+            level: 0,
+        };
+        Ok(Self {
+            report: Report::new(),
+            stats: Stats::default(),
+            enabled: false,
+            sends: VecDeque::new(),
+            receives: VecDeque::new(),
+            first_send: 0,
+            first_receive: 0,
+            starts: 0,
+            armed: false,
+            stopped: false,
+            broken: false,
+            service: 0,
+            bounds,
+            peers: Peers::new(pd.clone(), gids, port),
+            address,
+            headers,
+            qp,
+            comp,
+            device,
+            _pd: pd,
+        })
+    }
+
+    /// Begins to send and receive.
+    pub(super) fn enable(&mut self, av: Option<Arc<Av>>) -> Result<()> {
+        self.qp.start()?;
+        self.peers.set_av(av);
+        self.enabled = true;
+        Ok(())
+    }
+
+    /// Ends it: the device touches no memory of the application any more.
+    pub(super) fn close(&mut self) {
+        self.enabled = false;
+        // Nothing is left to be told of, whatever becomes of the queue pair.
+        let _ = self.qp.reset();
+        self.sends.clear();
+        self.receives.clear();
+        self.peers.clear();
+    }
+
+    /// Where peers send to.
+    pub(super) fn address(&self) -> DatagramAddress {
+        DatagramAddress { service: self.service, ..self.address }
+    }
+
+    /// The service that name servers know it under.
+    pub(super) const fn set_service(&mut self, service: u16) {
+        self.service = service;
+    }
+
+    /// Sends that have not left.
+    pub(super) fn owes(&self) -> usize {
+        if self.broken { 0 } else { self.sends.len() }
+    }
+
+    /// Posts a message.
+    #[inline]
+    pub(super) fn post_send(
+        &mut self,
+        op: &SendOp<'_>,
+        buffers: &Buffers,
+        descs: Descs<'_>,
+    ) -> Result<()> {
+        let bytes = buffers.len();
+        if op.tagged {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.usable()?;
+        let inline = bytes <= self.bounds.inline;
+        if op.meta.injects() && !inline {
+            return Err(Errno::EINVAL);
+        }
+        if bytes > self.bounds.message {
+            return Err(Errno::EMSGSIZE);
+        }
+        if self.sends.len() >= self.bounds.sends {
+            self.make_room()?;
+        }
+        let pieces = local(buffers, descs, inline)?;
+        let number = self.first_send.wrapping_add(self.sends.len() as u32);
+        let flags = if inline { IBV_SEND_SIGNALED | IBV_SEND_INLINE } else { IBV_SEND_SIGNALED };
+        let work = SendWork {
+            id: self.word(number),
+            what: What::Send,
+            pieces,
+            // 32 bits wide here.
+            immediate: op.meta.cq_data().map(|data| data as u32),
+            flags,
+        };
+        let target = self.peers.target(op.meta.dest)?;
+        self.qp.post_send(&work, &target.way, target.number).map_err(full)?;
+        let interest = op.meta.interest();
+        self.sends.push_back(Sent { interest, bytes, _way: target.way.clone() });
+        Ok(())
+    }
+
+    /// Posts a receive. `EINVAL` if it has no room for the header that goes in front.
+    #[inline]
+    pub(super) fn post_recv(
+        &mut self,
+        op: &RecvOp<'_>,
+        buffers: &Buffers,
+        descs: Descs<'_>,
+    ) -> Result<()> {
+        if op.tagged || op.flags.intersects(STRANGE) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.usable()?;
+        if self.bounds.prefixed && buffers.len() < HEADER {
+            return Err(too_short(buffers.len()));
+        }
+        let own = local(buffers, descs, false)?;
+        if self.receives.len() >= self.bounds.receives {
+            return Err(Errno::EAGAIN);
+        }
+        let (pieces, header) = match &mut self.headers {
+            None => (own, None),
+            Some(headers) => {
+                let header = headers.take().ok_or(Errno::EAGAIN)?;
+                let pieces = headers.whole(header).and_then(|mut all| {
+                    all.append(&own)?;
+                    Ok(all)
+                });
+                (pieces.inspect_err(|_| headers.give_back(header))?, Some(header))
+            }
+        };
+        let number = self.first_receive.wrapping_add(self.receives.len() as u32);
+        let id = self.word(number) | RECEIVE;
+        if let Err(reason) = self.qp.post_recv(&RecvWork { id, pieces }) {
+            self.give_back(header);
+            return Err(full(reason));
+        }
+        let (context, flags, buffers) = (op.context, op.flags, *buffers);
+        self.receives.push_back(Posted { context, flags, pieces, buffers, header });
+        Ok(())
+    }
+
+    #[inline]
+    fn usable(&self) -> Result<()> {
+        match self {
+            Self { enabled: false, .. } => Err(Errno::EOPBADSTATE),
+            Self { broken: true, .. } => Err(Errno::EIO),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn make_room(&mut self) -> Result<()> {
+        self.progress();
+        if self.sends.len() >= self.bounds.sends { Err(Errno::EAGAIN) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn word(&self, number: u32) -> u64 {
+        (u64::from(self.starts) & STARTS) << 32 | u64::from(number)
+    }
+
+    /// Takes in what has completed.
+    #[inline]
+    pub(super) fn progress(&mut self) {
+        if !self.enabled {
+            return;
+        }
+        if self.poll() && self.armed {
+            // Others may sleep on, and have to be rung for again.
+            self.rearm();
+        }
+        if self.stopped {
+            self.start_again();
+        }
+    }
+
+    /// Prepares for sleeping on the descriptor; `false` if there is something to do.
+    pub(super) fn arm(&mut self) -> bool {
+        self.armed = true;
+        !self.rearm() && !self.stopped
+    }
+
+    /// What a thread sleeps on.
+    pub(super) fn wait_fd(&self) -> i32 {
+        self.comp.fd().as_raw_fd()
+    }
+
+    fn rearm(&mut self) -> bool {
+        self.comp.drain();
+        if let Err(reason) = self.qp.cq().arm() {
+            fabric_core::warn!(NAME, Subsys::Cq, "a completion queue does not ring: {reason}");
+        }
+        self.poll()
+    }
+
+    /// Takes in all completions; whether there were any.
+    #[inline]
+    fn poll(&mut self) -> bool {
+        let mut completions = [const { ibv_wc::zeroed() }; BATCH];
+        let mut any = false;
+        while !self.broken {
+            let count = match self.qp.cq().poll(&mut completions) {
+                Ok(count) => count,
+                Err(reason) => {
+                    self.breaks(reason);
+                    break;
+                }
+            };
+            any |= count != 0;
+            for completion in &completions[..count] {
+                self.complete(completion);
+            }
+            if count < BATCH {
+                break;
+            }
+        }
+        any
+    }
+
+    #[inline]
+    fn complete(&mut self, completion: &ibv_wc) {
+        let word = completion.wr_id & !RECEIVE;
+        let (start, number) = ((word >> 32) as u32, word as u32);
+        if u64::from(start) != u64::from(self.starts) & STARTS {
+            return;
+        }
+        if completion.status != IBV_WC_SUCCESS {
+            self.stopped = true;
+            // What was behind the one that has failed.
+            if completion.status == IBV_WC_WR_FLUSH_ERR {
+                return;
+            }
+        }
+        if completion.wr_id & RECEIVE != 0 {
+            self.end_receive(number, completion);
+        } else {
+            self.end_send(number, completion);
+        }
+    }
+
+    #[inline]
+    fn end_send(&mut self, number: u32, completion: &ibv_wc) {
+        if number != self.first_send {
+            return;
+        }
+        let Some(sent) = self.sends.pop_front() else { return };
+        self.first_send = self.first_send.wrapping_add(1);
+        if completion.status == IBV_WC_SUCCESS {
+            self.report.sent(&sent.interest, KIND_SEND, sent.bytes);
+        } else {
+            let (errno, status) = failure(completion.status);
+            self.send_failed(&sent, errno, status);
+        }
+    }
+
+    #[inline]
+    fn end_receive(&mut self, number: u32, completion: &ibv_wc) {
+        if number != self.first_receive {
+            return;
+        }
+        let Some(posted) = self.receives.pop_front() else { return };
+        self.first_receive = self.first_receive.wrapping_add(1);
+        if completion.status != IBV_WC_SUCCESS {
+            let (errno, status) = receive_failure(completion.status);
+            self.receive_failed(&posted, errno, status);
+            return;
+        }
+        self.stats.received += 1;
+        let src = if self.bounds.sources { self.sender(&posted, completion) } else { ADDR_UNSPEC };
+        let with_data = completion.wc_flags & IBV_WC_WITH_IMM != 0;
+        let data = if with_data { u64::from(u32::from_be(completion.imm_data)) } else { 0 };
+        let flags = if with_data { KIND_RECV | Flags::REMOTE_CQ_DATA } else { KIND_RECV };
+        let whole = completion.byte_len as usize;
+        let len = if self.bounds.prefixed { whole } else { whole.saturating_sub(HEADER) };
+        self.give_back(posted.header);
+        self.report.received(
+            posted.flags,
+            Entry { context: posted.context, flags: flags.bits(), len, buf: 0, data, tag: 0, src },
+        );
+    }
+
+    fn sender(&mut self, posted: &Posted, completion: &ibv_wc) -> u64 {
+        let mut header = [0; HEADER];
+        match (posted.header, &self.headers) {
+            (Some(packet), Some(headers)) => {
+                if let Some(bytes) = headers.bytes(packet, HEADER).first_chunk() {
+                    header = *bytes;
+                }
+            }
+            _ => _ = posted.buffers.gather(0, &mut header),
+        }
+        self.peers.sender(&Source::told(completion, &header))
+    }
+
+    fn give_back(&mut self, header: Option<u32>) {
+        if let (Some(header), Some(headers)) = (header, &mut self.headers) {
+            headers.give_back(header);
+        }
+    }
+
+    fn send_failed(&self, sent: &Sent, errno: Errno, status: i32) {
+        let entry = Entry::new(sent.interest.context, KIND_SEND);
+        self.report.send_failed(CqError { prov_errno: status, ..CqError::new(entry, errno) });
+    }
+
+    fn receive_failed(&mut self, posted: &Posted, errno: Errno, status: i32) {
+        self.give_back(posted.header);
+        let entry = Entry::new(posted.context, KIND_RECV);
+        self.report.receive_failed(CqError { prov_errno: status, ..CqError::new(entry, errno) });
+    }
+
+    /// Starts the queue pair again, after it has stopped at a request.
+    #[cold]
+    fn start_again(&mut self) {
+        fabric_core::info!(
+            NAME,
+            Subsys::EpData,
+            "queue pair {} has stopped and is started again",
+            self.qp.number()
+        );
+        if let Err(reason) = self.qp.reset() {
+            self.breaks(reason);
+            return;
+        }
+        // What had completed before.
+        self.poll();
+        self.stopped = false;
+        self.starts = self.starts.wrapping_add(1);
+        for sent in std::mem::take(&mut self.sends) {
+            self.report.sent(&sent.interest, KIND_SEND, sent.bytes);
+        }
+        (self.first_send, self.first_receive) = (0, 0);
+        let started = self.qp.start().and_then(|()| {
+            (0..).zip(&self.receives).try_for_each(|(number, posted)| {
+                let id = self.word(number) | RECEIVE;
+                self.qp.post_recv(&RecvWork { id, pieces: posted.pieces })
+            })
+        });
+        if let Err(reason) = started {
+            self.breaks(reason);
+        }
+    }
+
+    /// Nothing completes any more: every operation fails now.
+    #[cold]
+    fn breaks(&mut self, reason: Errno) {
+        if std::mem::replace(&mut self.broken, true) {
+            return;
+        }
+        let device = &self.device.name;
+        fabric_core::error!(NAME, Subsys::EpData, "a queue pair of {device} fails: {reason}");
+        // So that the device touches nothing of what is told of below.
+        let _ = self.qp.reset();
+        for posted in std::mem::take(&mut self.receives) {
+            self.receive_failed(&posted, reason, reason.get());
+        }
+        for sent in std::mem::take(&mut self.sends) {
+            self.send_failed(&sent, reason, reason.get());
+        }
+    }
+}
+
+impl<L: Lock> std::fmt::Debug for Datagrams<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Datagrams").field("qp", &self.qp).finish_non_exhaustive()
+    }
+}
+
+const KIND_SEND: Flags = Flags::MSG.union(Flags::SEND);
+const KIND_RECV: Flags = Flags::MSG.union(Flags::RECV);
+
+#[cold]
+fn too_short(len: usize) -> Errno {
+    fabric_core::warn!(
+        NAME,
+        Subsys::EpData,
+        "a receive of {len} bytes: FI_MSG_PREFIX asks for ep_attr.msg_prefix_size ({HEADER}) more \
+         than the message has"
+    );
+    Errno::EINVAL
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! The engine of datagrams on a device that does what the tests say.
+
+use std::sync::Arc;
+
+use fabric_core::{
+    attr::{AvType, CqFormat},
+    completion::{CompletionQueue, CqBinding, EntryBuf},
+    lock::SafeLock,
+    op::{IoVec, TxMeta},
+};
+
+use super::*;
+use crate::{
+    datagram::DatagramAddresses,
+    device::Limits,
+    sys::{
+        abi::{IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR},
+        mock::{self, RXE},
+    },
+};
+
+/// A descriptor, as registration makes them.
+const DESC: usize = 1 << 32 | 77;
+const ROOM: usize = 1024 + HEADER;
+
+struct Bench {
+    engine: Datagrams<SafeLock>,
+    cq: Arc<CompletionQueue<SafeLock>>,
+    av: Arc<Av>,
+    memory: Box<[u8; ROOM]>,
+}
+
+fn peer(number: u32, lid: u16) -> [u8; 32] {
+    DatagramAddress { number, lid, ..DatagramAddress::default() }.to_bytes()
+}
+
+impl Bench {
+    fn new(size: usize, prefixed: bool) -> Self {
+        let context = mock::device(RXE);
+        let (attr, port) = (context.attr().unwrap(), context.port(1).unwrap());
+        let limits = Limits::of(false, &attr, &port, 256);
+        let name = "mock0".to_owned();
+        let device = Device { name, port: 1, limits, subnet: 0, datagram_inline: Some(256) };
+        let bounds = Bounds {
+            sends: size,
+            receives: size,
+            pieces: 4,
+            inline: 256,
+            message: 1024,
+            prefixed,
+            sources: true,
+        };
+        let mut engine =
+            Datagrams::new(Arc::new(device), Pd::new(context).unwrap(), bounds).unwrap();
+        let cq = Arc::new(CompletionQueue::new(64, None));
+        engine.report.tx = Some(CqBinding { queue: cq.clone(), selective: false });
+        engine.report.rx = Some(CqBinding { queue: cq.clone(), selective: false });
+        let av = Av::open(AvType::Table, 0, Flags::empty(), &DatagramAddresses).unwrap();
+        engine.enable(Some(av.clone())).unwrap();
+        mock::calls();
+        Self { engine, cq, av, memory: Box::new([0; ROOM]) }
+    }
+
+    fn send(&mut self, dest: u64, context: usize, flags: Flags, len: usize) -> Result<()> {
+        let iov = [IoVec { base: self.memory.as_mut_ptr(), len }];
+        let meta = TxMeta { dest, context, flags, data: 5, silent: false };
+        let op = SendOp { meta, iov: &iov, tagged: false, tag: 0 };
+        // SAFETY: the mock device looks at no memory.
+        let buffers = unsafe { Buffers::new(&iov) }.unwrap();
+        self.engine.post_send(&op, &buffers, Descs::new(&[DESC]))
+    }
+
+    fn recv(&mut self, context: usize, len: usize) -> Result<()> {
+        let iov = [IoVec { base: self.memory.as_mut_ptr(), len }];
+        let flags = Flags::COMPLETION;
+        let op = RecvOp { iov: &iov, src: 0, tagged: false, tag: 0, ignore: 0, context, flags };
+        // SAFETY: the memory is there to the end of the test.
+        let buffers = unsafe { Buffers::new(&iov) }.unwrap();
+        self.engine.post_recv(&op, &buffers, Descs::new(&[DESC]))
+    }
+
+    /// Context, length and sender of each success, and context and error of each failure.
+    #[allow(clippy::type_complexity, reason = "read at once")]
+    fn ended(&mut self) -> (Vec<(usize, usize, u64)>, Vec<(usize, Errno)>) {
+        self.engine.progress();
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        let (mut room, mut sources) = ([0u8; 48], [0u64]);
+        loop {
+            // SAFETY: room for so many entries.
+            let mut out = unsafe {
+                EntryBuf::new(room.as_mut_ptr(), CqFormat::Tagged, 1, sources.as_mut_ptr())
+            };
+            let word = |at: usize| usize::from_ne_bytes(*room[at..].first_chunk::<8>().unwrap());
+            match self.cq.read(&mut out) {
+                Ok(_) => done.push((word(0), word(16), sources[0])),
+                Err(Errno::EAVAIL) => {
+                    let error = self.cq.read_error().unwrap();
+                    failed.push((error.entry.context, error.err));
+                }
+                Err(_) => return (done, failed),
+            }
+        }
+    }
+}
+
+#[test]
+fn datagrams_go_where_handles_lead() {
+    let mut bench = Bench::new(8, true);
+    assert_eq!(bench.send(0, 1, Flags::empty(), 8).unwrap_err(), Errno::EINVAL, "no such peer");
+    assert_eq!(bench.av.insert(&peer(7, 1), None), Ok(0));
+    assert_eq!(bench.av.insert(&peer(8, 1), None), Ok(1));
+    bench.send(1, 1, Flags::empty(), 8).unwrap();
+    bench.send(0, 2, Flags::REMOTE_CQ_DATA, 1024).unwrap();
+    bench.send(0, 3, Flags::empty(), 8).unwrap();
+    let posted = mock::posted().0;
+    let told: Vec<_> = posted.iter().map(|send| (send.to, send.flags & IBV_SEND_INLINE)).collect();
+    assert_eq!(told, [(8, IBV_SEND_INLINE), (7, 0), (7, IBV_SEND_INLINE)]);
+    assert_eq!(posted[1].immediate, 5);
+    let ways = mock::calls().iter().filter(|call| **call == "ibv_create_ah").count();
+    assert_eq!(ways, 2, "a way is made once");
+    for place in 0..3 {
+        mock::complete_send(place, IBV_WC_SUCCESS);
+    }
+    let contexts: Vec<_> = bench.ended().0.iter().map(|(context, ..)| *context).collect();
+    assert_eq!(contexts, [1, 2, 3]);
+
+    // Another peer under the same handle.
+    bench.av.remove(0).unwrap();
+    assert_eq!(bench.send(0, 4, Flags::empty(), 8).unwrap_err(), Errno::EINVAL);
+    bench.av.insert(&peer(9, 1), None).unwrap();
+    bench.send(0, 4, Flags::empty(), 8).unwrap();
+    bench.send(1, 5, Flags::empty(), 8).unwrap();
+    assert_eq!(mock::posted().0[3].to, 9);
+    let ways = mock::calls().iter().filter(|call| **call == "ibv_create_ah").count();
+    assert_eq!(ways, 1, "that of the other peer is as it was");
+    mock::fail("ibv_create_ah", &[libc::ENETUNREACH]);
+    bench.av.insert(&peer(10, 1), None).unwrap();
+    assert_eq!(bench.send(2, 6, Flags::empty(), 8).unwrap_err(), Errno::new(libc::ENETUNREACH));
+}
+
+#[test]
+fn sizes_are_kept_to() {
+    let mut bench = Bench::new(2, true);
+    bench.av.insert(&peer(7, 1), None).unwrap();
+    assert_eq!(bench.send(0, 1, Flags::INJECT, 257).unwrap_err(), Errno::EINVAL);
+    assert_eq!(bench.send(0, 1, Flags::empty(), 1025).unwrap_err(), Errno::EMSGSIZE);
+    assert_eq!(bench.recv(1, HEADER - 1).unwrap_err(), Errno::EINVAL, "no room for the header");
+    bench.recv(1, HEADER).unwrap();
+    bench.recv(2, ROOM).unwrap();
+    assert_eq!(bench.recv(3, ROOM).unwrap_err(), Errno::EAGAIN);
+    bench.send(0, 4, Flags::INJECT, 256).unwrap();
+    bench.send(0, 5, Flags::empty(), 0).unwrap();
+    assert_eq!(bench.send(0, 6, Flags::empty(), 8).unwrap_err(), Errno::EAGAIN);
+    mock::complete_send(0, IBV_WC_SUCCESS);
+    bench.send(0, 6, Flags::empty(), 8).unwrap();
+    bench.engine.close();
+    assert_eq!(bench.send(0, 7, Flags::empty(), 8).unwrap_err(), Errno::EOPBADSTATE);
+    assert_eq!(mock::receives(), 0, "the device has forgotten them");
+}
+
+/// With room of the application's in front a completion counts that, and without it does not.
+#[test]
+fn headers_in_front() {
+    for (prefixed, len) in [(true, 8 + HEADER), (false, 8)] {
+        let mut bench = Bench::new(4, prefixed);
+        bench.av.insert(&peer(7, 3), None).unwrap();
+        bench.av.insert(&peer(9, 3), None).unwrap();
+        for context in 0..3 {
+            bench.recv(context, if prefixed { ROOM } else { 1024 }).unwrap();
+        }
+        mock::complete_datagram((8 + HEADER) as u32, 9, 3);
+        mock::complete_datagram((8 + HEADER) as u32, 7, 3);
+        mock::complete_datagram((8 + HEADER) as u32, 7, 4);
+        let nobody = ADDR_UNSPEC;
+        assert_eq!(bench.ended().0, [(0, len, 1), (1, len, 0), (2, len, nobody)]);
+    }
+}
+
+/// A message that is too long stops the queue pair: its receive fails, the others are posted anew, and
+/// what was being sent is lost.
+#[test]
+fn a_stopped_queue_pair_is_started_again() {
+    for prefixed in [true, false] {
+        let mut bench = Bench::new(4, prefixed);
+        bench.av.insert(&peer(7, 3), None).unwrap();
+        let room = if prefixed { ROOM } else { 1024 };
+        for context in 0..3 {
+            bench.recv(context, room).unwrap();
+        }
+        bench.send(0, 10, Flags::empty(), 8).unwrap();
+        mock::complete_receive(IBV_WC_LOC_LEN_ERR, 0, None);
+        mock::complete_receive(IBV_WC_WR_FLUSH_ERR, 0, None);
+        let (done, failed) = bench.ended();
+        assert_eq!(failed, [(0, Errno::ETRUNC)]);
+        assert_eq!(done.iter().map(|(context, ..)| *context).collect::<Vec<_>>(), [10]);
+        assert_eq!(mock::receives(), 2);
+        bench.recv(3, room).unwrap();
+        bench.send(0, 11, Flags::empty(), 8).unwrap();
+        mock::complete_send(0, IBV_WC_LOC_PROT_ERR);
+        for _ in 0..2 {
+            mock::complete_datagram((8 + HEADER) as u32, 7, 3);
+        }
+        let (done, failed) = bench.ended();
+        assert_eq!(failed, [(11, Errno::EACCES)]);
+        assert_eq!(done.iter().map(|(context, ..)| *context).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(mock::receives(), 1);
+    }
+}
+
+/// A queue pair that does not start again ends everything.
+#[test]
+fn a_queue_pair_that_does_not_start_again() {
+    let mut bench = Bench::new(4, true);
+    bench.av.insert(&peer(7, 3), None).unwrap();
+    bench.recv(0, ROOM).unwrap();
+    bench.recv(1, ROOM).unwrap();
+    bench.send(0, 2, Flags::empty(), 8).unwrap();
+    mock::complete_receive(IBV_WC_LOC_LEN_ERR, 0, None);
+    mock::fail("ibv_modify_qp", &[libc::EIO]);
+    let (done, mut failed) = bench.ended();
+    failed.sort_unstable_by_key(|(context, _)| *context);
+    assert_eq!(done, []);
+    assert_eq!(failed, [(0, Errno::ETRUNC), (1, Errno::EIO), (2, Errno::EIO)]);
+    assert_eq!(bench.recv(3, ROOM).unwrap_err(), Errno::EIO);
+    assert_eq!(bench.engine.owes(), 0);
+}
