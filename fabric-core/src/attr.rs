@@ -3,7 +3,10 @@
 //! The C face converts these to and from the C structs; zero or `None` in a hint means "any".
 //! Field meanings are those of `fi_getinfo(3)`, `fi_domain(3)`, `fi_endpoint(3)`.
 
+mod nic;
+
 use crate::flags::{Flags, Mode, MrMode, Order};
+pub use nic::{LinkState, Nic, NicDevice, NicLink, PciAddress};
 
 macro_rules! c_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $value:literal),* $(,)? }) => {
@@ -168,6 +171,8 @@ pub struct Info {
     pub domain: Option<DomainAttr>,
     /// Fabric.
     pub fabric: Option<FabricAttr>,
+    /// The network card, in offers of providers that know it.
+    pub nic: Option<Nic>,
 }
 
 /// `fi_tx_attr`.

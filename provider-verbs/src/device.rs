@@ -7,11 +7,15 @@ use std::{
 };
 
 use fabric_core::{
-    Errno, Result, attr::EpType, discovery::Rejection, inet::SocketAddress, log::Subsys,
+    Errno, Result,
+    attr::{EpType, Nic},
+    discovery::Rejection,
+    inet::SocketAddress,
+    log::Subsys,
 };
 
 use crate::{
-    NAME,
+    NAME, nic,
     ports::{PortEntry, ports},
     settings,
     sys::{
@@ -37,6 +41,8 @@ pub(crate) struct Device {
     pub(crate) subnet: u64,
     /// Bytes that a datagram may carry in its request; `None` where there are no datagrams.
     pub(crate) datagram_inline: Option<u32>,
+    /// What is told of the card, and of the port as it was when it was looked over.
+    pub(crate) nic: Nic,
 }
 
 /// What a device can do, as far as it matters here.
@@ -308,8 +314,9 @@ fn device(tables: &'static Tables, name: &str, port: u8) -> Result<Arc<Device>, 
     let subnet = gid.first_chunk::<8>().map_or(0, |half| u64::from_be_bytes(*half));
     let limits = Limits::of(context.is_iwarp(), &of_device, &of_port, inline);
     let datagram_inline = probe_inline(context, IBV_QPT_UD, &of_device).ok();
+    let nic = nic::nic(name, &of_device, &of_port);
     let name = name.to_owned();
-    let device = Arc::new(Device { name, port, limits, subnet, datagram_inline });
+    let device = Arc::new(Device { name, port, limits, subnet, datagram_inline, nic });
     known.push(device.clone());
     Ok(device)
 }
@@ -347,6 +354,15 @@ impl Device {
         let places = places().map_err(|_| Errno::ENODEV)?;
         let mut devices = places.into_iter().map(|place| place.device);
         devices.find(|device| device.name.eq_ignore_ascii_case(name)).ok_or(Errno::ENODEV)
+    }
+}
+
+#[cfg(test)]
+impl Device {
+    /// One with these limits, for tests.
+    pub(crate) fn mock(limits: Limits) -> Self {
+        let (name, nic) = ("mock0".to_owned(), Nic::default());
+        Self { name, port: 1, limits, subnet: 0, datagram_inline: Some(limits.inline), nic }
     }
 }
 

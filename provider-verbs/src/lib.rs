@@ -11,6 +11,7 @@ mod endpoint;
 mod engine;
 pub mod links;
 mod mr;
+mod nic;
 mod offer;
 mod passive;
 mod ports;

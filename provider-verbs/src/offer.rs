@@ -159,6 +159,7 @@ fn offer(end: &End<'_>, request: &Request<'_>) -> Info {
         }),
         domain: Some(domain(name, limits, with_data)),
         fabric: Some(fabric(end.device)),
+        nic: Some(end.device.nic.clone()),
     }
 }
 

@@ -77,7 +77,7 @@ def debian():
     yield fabric("msg", ("debian", "debian"))
     yield fabric("msg", ("debian", "debian"), hosts=2)
     yield fabric("msg", ("debian", "debian"), sizes="all", always=False, seconds=900)
-    yield fabric("dgram", ("debian", "debian"), sizes="1024", always=False)
+    yield fabric("dgram", ("debian", "debian"), always=False)
     rxm = {"provider": "verbs;ofi_rxm", "environment": FEW, "always": False}
     yield fabric("rdm", ("debian", "debian"), **rxm)
 
@@ -94,7 +94,10 @@ def ours():
         yield fabric("msg", ends, **later)
         yield fabric("rdm", ends, **rxm, **later)
         yield fabric("msg", ends, link="siw", always=False)
+        yield fabric("dgram", ends)
+        yield fabric("dgram", ends, sizes="all", always=False, seconds=300)
     yield fabric("msg", alone, hosts=2)
+    yield fabric("dgram", alone, hosts=2)
     yield fabric("rdm", alone, hosts=2, **rxm)
     yield conformance("verbs", "msg", always=False, seconds=2400)
     yield conformance("verbs;ofi_rxm", "rdm", always=False, seconds=3600)
@@ -193,9 +196,11 @@ def tests(package):
     return {"PROGRAMS": " ".join(programs)}
 
 
-def fabric(endpoint, libraries, provider="verbs", hosts=1, sizes="65536", **fields):
+def fabric(endpoint, libraries, provider="verbs", hosts=1, sizes=None, **fields):
     """The distribution's `fi_pingpong`; the libraries are those of server and client."""
     server, client = libraries
+    # A datagram is as large as a packet.
+    sizes = sizes or {"dgram": "1024"}.get(endpoint, "65536")
     way = f"{provider} {endpoint}, {server}" + ("" if server == client else f" - {client}")
     program = f"fi_pingpong -p '{provider}' -e {endpoint} -I 5 -S {sizes} -c"
     title = f"fi_pingpong {way}{between(hosts)}" + (", all sizes" if sizes == "all" else "")

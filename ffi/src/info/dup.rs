@@ -163,7 +163,7 @@ unsafe fn own_key(key: &mut *mut u8, size: usize) -> Result<()> {
 
 /// # Safety
 /// `text` is null or ends within the readable bytes.
-unsafe fn own_text(text: &mut *mut c_char) -> Result<()> {
+pub(super) unsafe fn own_text(text: &mut *mut c_char) -> Result<()> {
     if text.is_null() {
         return Ok(());
     }
@@ -227,7 +227,7 @@ unsafe fn close_nic(nic: *mut fid_nic) {
     }
 }
 
-fn release<T>(memory: *mut T) {
+pub(super) fn release<T>(memory: *mut T) {
     // SAFETY: every caller in this module passes memory from `malloc`, or null.
     unsafe { libc::free(memory.cast()) };
 }

@@ -7,6 +7,7 @@
 
 mod dup;
 pub(crate) mod memory;
+mod nic;
 mod read;
 mod write;
 

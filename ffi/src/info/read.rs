@@ -87,6 +87,8 @@ impl Hints {
                 domain: domain.map(|domain| unsafe { read_domain(&domain, keys) }).transpose()?,
                 // SAFETY: names are readable.
                 fabric: fabric.map(|fabric| unsafe { read_fabric(&fabric) }).transpose()?,
+                // Not looked at: the card is part of what is offered, not of what is asked for.
+                nic: None,
             },
             handle: raw.handle,
             domain: domain.map_or(core::ptr::null_mut(), |domain| domain.domain),

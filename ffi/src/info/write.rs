@@ -5,7 +5,7 @@ use fabric_core::{
     attr::{DomainAttr, EpAttr, FabricAttr, Info, RxAttr, TxAttr},
 };
 
-use super::{dup::free, memory};
+use super::{dup::free, memory, nic};
 use crate::abi::{
     Plain,
     info::{fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr},
@@ -68,6 +68,9 @@ fn fill(raw: &mut fi_info, info: &Info) -> Result<()> {
     }
     if let Some(fabric) = &info.fabric {
         fill_fabric(block(&mut raw.fabric_attr)?, fabric)?;
+    }
+    if let Some(card) = &info.nic {
+        raw.nic = nic::write(card)?;
     }
     Ok(())
 }

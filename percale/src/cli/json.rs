@@ -88,20 +88,24 @@ fn known() -> Vec<Variable> {
 fn nested(info: &Info) -> Value {
     let mut whole = Map::new();
     for (name, value) in table::attributes(info) {
-        let value = to_value(value).unwrap_or_default();
-        match name.split_once('.') {
-            None => {
-                whole.insert(name.to_owned(), value);
-            }
-            Some((part, field)) => {
-                let part = whole.entry(part).or_insert_with(|| Map::new().into());
-                if let Some(part) = part.as_object_mut() {
-                    part.insert(field.to_owned(), value);
-                }
+        put(&mut whole, name, to_value(value).unwrap_or_default());
+    }
+    whole.into()
+}
+
+/// Puts a value where its name says, parts of which are parted by dots.
+fn put(into: &mut Map<String, Value>, name: &str, value: Value) {
+    match name.split_once('.') {
+        None => {
+            into.insert(name.to_owned(), value);
+        }
+        Some((part, rest)) => {
+            let part = into.entry(part).or_insert_with(|| Map::new().into());
+            if let Some(part) = part.as_object_mut() {
+                put(part, rest, value);
             }
         }
     }
-    whole.into()
 }
 
 fn text(value: &impl Serialize) -> String {

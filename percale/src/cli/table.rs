@@ -5,12 +5,14 @@ use std::fmt::{self, Write};
 use percale::{
     Info,
     attr::{
-        AvType, EpType, Progress, ResourceMgmt, SHARED_CONTEXT, Threading, addr_format, protocol,
+        AvType, EpType, Nic, Progress, ResourceMgmt, SHARED_CONTEXT, Threading, addr_format,
+        protocol,
     },
     discovery::{Names, format_name},
     flags::Flags,
 };
 use provider_tcp::address::SocketAddress;
+use provider_verbs::DatagramAddress;
 use serde::{Serialize, Serializer};
 
 /// Columns that are as wide as their widest cell; the last one is not padded.
@@ -210,7 +212,30 @@ pub(super) fn attributes(info: &Info) -> Vec<(&'static str, Value)> {
         all.text("fabric_attr.prov_version", fabric.prov_version.to_string());
         all.text("fabric_attr.api_version", fabric.api_version.to_string());
     }
+    if let Some(nic) = &info.nic {
+        card(nic, &mut all);
+    }
     all.0
+}
+
+fn card(nic: &Nic, all: &mut Attributes) {
+    let Nic { device, pci, link } = nic.clone();
+    for (name, text) in [
+        ("nic.device_attr.name", device.name),
+        ("nic.device_attr.device_id", device.device_id),
+        ("nic.device_attr.device_version", device.device_version),
+        ("nic.device_attr.vendor_id", device.vendor_id),
+        ("nic.device_attr.driver", device.driver),
+        ("nic.device_attr.firmware", device.firmware),
+        ("nic.bus_attr.pci", pci.map(|place| place.to_string())),
+        ("nic.link_attr.address", link.address),
+        ("nic.link_attr.network_type", link.network_type),
+        ("nic.link_attr.state", Some(word(Some(link.state)))),
+    ] {
+        all.text(name, or_dash(text));
+    }
+    all.size("nic.link_attr.mtu", link.mtu);
+    all.size("nic.link_attr.speed", link.speed);
 }
 
 fn domain(info: &Info, all: &mut Attributes) {
@@ -273,8 +298,12 @@ impl Attributes {
     }
 }
 
-/// Socket addresses as address vectors print them; others are text already.
+/// Addresses as address vectors print them; those of no format in binary are text already.
 fn address(format: u32, bytes: &[u8]) -> String {
+    if format == addr_format::IB_UD {
+        return DatagramAddress::read(bytes)
+            .map_or_else(String::new, |address| address.to_string());
+    }
     match SocketAddress::parse(bytes) {
         Ok(address) if format != addr_format::STR => address.to_string(),
         _ => String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned(),
@@ -325,6 +354,7 @@ mod tests {
         assert_eq!(address(addr_format::SOCKADDR_IN, &bytes), "fi_sockaddr_in://10.0.0.1:7");
         assert_eq!(address(addr_format::STR, b"fi_shm://a\0"), "fi_shm://a");
         assert_eq!(address(addr_format::SOCKADDR_IN, b""), "");
+        assert_eq!(address(addr_format::IB_UD, &[0; 32]), "fi_addr_ib_ud://:::0/0/0/0");
     }
 
     #[test]

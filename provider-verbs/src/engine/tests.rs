@@ -42,8 +42,7 @@ fn engine(limits: MockLimits) -> Engine {
     let context = mock::device(limits);
     let (attr, port) = (context.attr().unwrap(), context.port(1).unwrap());
     let limits = Limits::of(context.is_iwarp(), &attr, &port, limits.inline.min(256));
-    let device =
-        Device { name: "mock0".to_owned(), port: 1, limits, subnet: 0, datagram_inline: None };
+    let device = Device::mock(limits);
     Engine::new(Arc::new(device), Pd::new(context).unwrap()).unwrap()
 }
 

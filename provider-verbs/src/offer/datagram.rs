@@ -125,6 +125,7 @@ fn offer(device: &Arc<Device>, own: DatagramAddress, request: &Request<'_>) -> I
             ..super::domain(&device.name, limits, true)
         }),
         fabric: Some(super::fabric(device)),
+        nic: Some(device.nic.clone()),
     }
 }
 

@@ -446,7 +446,9 @@ c_struct! {
 }
 
 pub const IBV_TRANSPORT_IWARP: c_int = 1;
+pub const IBV_LINK_LAYER_INFINIBAND: u8 = 1;
 pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
+pub const IBV_PORT_DOWN: c_uint = 1;
 pub const IBV_PORT_ACTIVE: c_uint = 4;
 pub const IBV_ATOMIC_NONE: c_uint = 0;
 

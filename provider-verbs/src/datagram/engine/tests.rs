@@ -39,8 +39,7 @@ impl Bench {
         let context = mock::device(RXE);
         let (attr, port) = (context.attr().unwrap(), context.port(1).unwrap());
         let limits = Limits::of(false, &attr, &port, 256);
-        let name = "mock0".to_owned();
-        let device = Device { name, port: 1, limits, subnet: 0, datagram_inline: Some(256) };
+        let device = Device::mock(limits);
         let bounds = Bounds {
             sends: size,
             receives: size,
