@@ -25,6 +25,7 @@ use fabric_core::{
     engine::Stats,
     eq::{EventQueue, RequestHandle},
     flags::{Flags, Mode},
+    fork::Owner,
     lock::{Access, Guarded, Lock},
     log::Subsys,
     mem::Buffers,
@@ -92,7 +93,7 @@ pub struct VerbsDatagramEndpoint<L: Lock> {
     sizes: Sizes,
     wait_fd: RawFd,
     /// The process that has opened it.
-    owner: u32,
+    owner: Owner,
 }
 
 impl<L: Lock> fmt::Debug for VerbsDatagramEndpoint<L> {
@@ -191,7 +192,7 @@ impl<L: Lock> Endpoint for VerbsDatagramEndpoint<L> {
             rx_flags: rx.map_or(Flags::empty(), |rx| rx.op_flags),
             caps: info.caps,
             sizes,
-            owner: std::process::id(),
+            owner: Owner::here(),
         }))
     }
 
@@ -223,16 +224,14 @@ impl<L: Lock> Endpoint for VerbsDatagramEndpoint<L> {
     }
 
     fn close(self: &Arc<Self>) {
-        if !self.bindings.stop(self) {
+        if self.owner.abandons(self) || !self.bindings.stop(self) {
             return;
         }
-        // A forked child has not the device's queues.
-        if self.owner == std::process::id() {
-            let mut engine = self.engine();
-            let begin = Instant::now();
-            closing::settle(&mut *engine, begin, OWED, Datagrams::progress, |engine| engine.owes());
-            engine.close();
-        }
+        let mut engine = self.engine();
+        let begin = Instant::now();
+        closing::settle(&mut *engine, begin, OWED, Datagrams::progress, |engine| engine.owes());
+        engine.close();
+        drop(engine);
         self.bindings.release();
     }
 

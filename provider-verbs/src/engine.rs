@@ -8,6 +8,7 @@
 mod complete;
 mod connect;
 mod ep;
+mod events;
 mod id;
 pub(crate) mod layer;
 mod lent;
@@ -33,10 +34,8 @@ use crate::{
     NAME,
     clock::Clock,
     device::Device,
-    sys::{
-        CmEvents, CompChannel, Context, Cq, Pd, Words,
-        abi::{IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, ibv_wc},
-    },
+    events::Events,
+    sys::{CmEvents, CompChannel, Context, Cq, Pd, Words, abi::ibv_wc},
 };
 
 /// Completions taken in one call of the device.
@@ -83,6 +82,7 @@ pub(crate) struct Engine {
     queues: Vec<Queue>,
     comp: Arc<CompChannel>,
     cm: Arc<CmEvents>,
+    events: Arc<Events>,
     clock: Clock,
     pd: Arc<Pd>,
     pub(crate) device: Arc<Device>,
@@ -117,6 +117,7 @@ impl Engine {
             queues: Vec::new(),
             comp,
             cm,
+            events: Events::of(context),
             clock,
             pd,
             device,
@@ -205,8 +206,8 @@ impl Engine {
                 self.connection_event(event);
             }
         }
-        if ready.device {
-            self.device_events();
+        if ready.device || self.events.any() {
+            self.device_events(ready.device);
         }
         if !self.deadlines.is_empty() {
             self.look_at_clock();
@@ -244,25 +245,6 @@ impl Engine {
             }
         }
         self.poll()
-    }
-
-    #[cold]
-    fn device_events(&mut self) {
-        while let Ok((number, port)) = self.context().next_async_event() {
-            let name = &self.device.name;
-            match number {
-                IBV_EVENT_PORT_ERR => {
-                    fabric_core::warn!(NAME, Subsys::Core, "{name} port {port}: the link is down");
-                }
-                IBV_EVENT_PORT_ACTIVE => {
-                    fabric_core::info!(NAME, Subsys::Core, "{name} port {port}: the link is up");
-                }
-                IBV_EVENT_DEVICE_FATAL => self.breaks(Errno::EIO),
-                other => {
-                    fabric_core::info!(NAME, Subsys::Core, "{name}: asynchronous event {other}");
-                }
-            }
-        }
     }
 
     /// Nothing completes any more: every operation fails now.

@@ -9,6 +9,7 @@ mod datagram;
 mod device;
 mod endpoint;
 mod engine;
+mod events;
 pub mod links;
 mod mr;
 mod nic;

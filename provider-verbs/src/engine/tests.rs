@@ -20,7 +20,11 @@ use super::*;
 use crate::{
     device::Limits,
     sys::{
-        abi::{IBV_SEND_INLINE, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR},
+        abi::{
+            IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR,
+            IBV_EVENT_QP_ACCESS_ERR, IBV_SEND_INLINE, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SUCCESS,
+            IBV_WC_WR_FLUSH_ERR,
+        },
         cm_abi::*,
         mock::{self, IRDMA, MLX5, MockLimits, RXE, SIW},
     },
@@ -466,6 +470,42 @@ fn a_device_that_is_gone() {
     bench.send(0, Flags::empty(), b"x").unwrap();
     mock::fail("poll_cq", &[libc::EIO]);
     assert_eq!(bench.ended(), (vec![], vec![(0, Errno::EOVERRUN)]));
+}
+
+/// The link goes down and comes up, and the device gives a queue pair up, then itself.
+#[test]
+fn what_the_device_tells_of_itself() {
+    let told = |bench: &mut Bench| {
+        bench.engine.look();
+        let error = bench.eq.read_error(Flags::empty()).unwrap();
+        (error.object, error.err, error.prov_errno)
+    };
+    let mut bench = Bench::connected(RXE, 16, false);
+    mock::async_event(IBV_EVENT_PORT_ERR, 2);
+    mock::async_event(IBV_EVENT_PORT_ERR, 1);
+    assert_eq!(told(&mut bench), (0x1234, Errno::ENETDOWN, 10));
+    assert_eq!(
+        bench.eq.read_error(Flags::empty()).unwrap_err(),
+        Errno::EAGAIN,
+        "of its port alone"
+    );
+    mock::async_event(IBV_EVENT_PORT_ACTIVE, 1);
+    bench.engine.look();
+    assert!(matches!(bench.eq.read(Flags::empty()), Ok(Event::Notify(event)) if event.data == 9));
+    bench.send(0, Flags::empty(), b"x").unwrap();
+
+    mock::calls();
+    mock::async_event_of_qp(IBV_EVENT_QP_ACCESS_ERR);
+    assert_eq!(told(&mut bench), (0x1234, Errno::EACCES, 3));
+    assert!(mock::calls().contains(&"rdma_disconnect"));
+    assert_eq!(bench.send(1, Flags::empty(), b"x").unwrap_err(), Errno::ENOTCONN);
+
+    let mut bench = Bench::connected(RXE, 16, false);
+    bench.send(0, Flags::empty(), b"x").unwrap();
+    mock::async_event(IBV_EVENT_DEVICE_FATAL, 0);
+    assert_eq!(told(&mut bench), (0x1234, Errno::ENODEV, 8));
+    assert!(matches!(bench.eq.read(Flags::empty()), Ok(Event::Shutdown { .. })));
+    assert_eq!(bench.ended(), (vec![], vec![(0, Errno::ENODEV)]));
 }
 
 /// Endpoints share completion queues as far as the device's limits go, and none can overrun.

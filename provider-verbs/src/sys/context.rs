@@ -27,6 +27,26 @@ pub(crate) struct Context {
     raw: *mut ibv_context,
 }
 
+/// An asynchronous event, which has been answered to the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AsyncEvent {
+    /// `IBV_EVENT_*`.
+    pub(crate) number: u32,
+    /// What it is about.
+    pub(crate) about: About,
+}
+
+/// The subject of an asynchronous event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// A port, by its number.
+    Port(u8),
+    /// A queue pair, by its number.
+    QueuePair(u32),
+    /// The device, or another kind of object.
+    Other,
+}
+
 /// A device that is open as long as this lives, and so do the objects on it.
 #[derive(Debug)]
 pub(crate) struct OwnContext(Context);
@@ -234,7 +254,7 @@ impl Context {
     }
 
     /// The descriptor by which the kernel knows the opening.
-    fn command_fd(&self) -> BorrowedFd<'static> {
+    pub(crate) fn command_fd(&self) -> BorrowedFd<'static> {
         // SAFETY: the device stays open.
         unsafe { BorrowedFd::borrow_raw((*self.raw).cmd_fd) }
     }
@@ -245,18 +265,28 @@ impl Context {
         unsafe { BorrowedFd::borrow_raw((*self.raw).async_fd) }
     }
 
-    /// The next asynchronous event's number, and the port that it is about if it is about one. Where
-    /// the descriptor does not block, `EAGAIN` if there is none.
-    pub(crate) fn next_async_event(&self) -> Result<(u32, u32)> {
+    /// The next asynchronous event. Where the descriptor does not block, `EAGAIN` if there is none.
+    pub(crate) fn next_async_event(&self) -> Result<AsyncEvent> {
         let mut event = ibv_async_event::zeroed();
         // SAFETY: an open device and room for the answer.
         if unsafe { (self.tables.ibv.ibv_get_async_event)(self.raw, &raw mut event) } != 0 {
             return Err(last());
         }
+        let about = match event.event_type {
+            IBV_EVENT_QP_FATAL..=IBV_EVENT_PATH_MIG_ERR | IBV_EVENT_QP_LAST_WQE_REACHED => {
+                let qp: *const ibv_qp = event.element.cast();
+                // SAFETY: these events name a queue pair, whose end waits for the answer below.
+                About::QueuePair(unsafe { (*qp).qp_num })
+            }
+            // The port lies in the first word of what else would be an object's address.
+            IBV_EVENT_PORT_ACTIVE..=IBV_EVENT_SM_CHANGE => {
+                About::Port(event.element.addr() as u32 as u8)
+            }
+            _ => About::Other,
+        };
         // SAFETY: an event that has just been taken, and is answered once.
         unsafe { (self.tables.ibv.ibv_ack_async_event)(&raw mut event) };
-        // The port lies in the first word of what else would be an object's address.
-        Ok((event.event_type, event.element.addr() as u32))
+        Ok(AsyncEvent { number: event.event_type, about })
     }
 }
 

@@ -129,6 +129,7 @@ struct State {
     newest: usize,
     shared: HashMap<usize, VecDeque<u64>>,
     events: HashMap<usize, VecDeque<usize>>,
+    async_events: VecDeque<(c_uint, usize)>,
     keys: u32,
     regions: usize,
     fds: Vec<OwnedFd>,
@@ -290,6 +291,26 @@ pub(crate) fn write_word(address: u64, value: u64) {
     // SAFETY: a registered word of `Words`, which is atomic and aligned.
     unsafe { core::sync::atomic::AtomicU64::from_ptr(word) }
         .store(value, core::sync::atomic::Ordering::Release);
+}
+
+/// An asynchronous event of the device, about a port.
+pub(crate) fn async_event(number: c_uint, port: usize) {
+    with(|state| state.async_events.push_back((number, port)));
+    ring(with(|state| state.context));
+}
+
+/// An asynchronous event about the newest queue pair.
+pub(crate) fn async_event_of_qp(number: c_uint) {
+    let qp = with(|state| state.newest);
+    async_event(number, qp);
+}
+
+/// Makes the descriptor of a device's asynchronous events readable.
+fn ring(context: usize) {
+    let context: *mut ibv_context = core::ptr::with_exposed_provenance_mut(context);
+    // SAFETY: contexts stay for the test, and so do their descriptors.
+    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw((*context).async_fd) };
+    rustix::io::write(fd, &1u64.to_ne_bytes()).expect("eventfd");
 }
 
 /// An event of the newest identifier, on its channel.

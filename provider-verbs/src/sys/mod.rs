@@ -19,7 +19,7 @@ mod userfault;
 mod words;
 
 pub(crate) use cm::{CmEvent, CmEvents, CmId, ConnParam};
-pub(crate) use context::{Context, OwnContext, contexts};
+pub(crate) use context::{About, AsyncEvent, Context, OwnContext, contexts};
 pub(crate) use ifaddrs::{HostAddress, host_addresses};
 pub(crate) use objects::{CompChannel, Cq, Mr, Pd, Srq};
 pub(crate) use packets::Packets;

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use std::{fmt, os::fd::BorrowedFd, sync::Arc};
 
-use fabric_core::{Errno, Result, op::IoVec};
+use fabric_core::{Errno, Result, fork::NotInherited, op::IoVec};
 
 use super::{Context, OwnContext, Pieces, RecvWork, abi::*, last, queue::recv_wr, returned};
 
@@ -23,7 +23,7 @@ pub(crate) struct Pd {
     context: Context,
     raw: *mut ibv_pd,
     /// The device, where it is open for this domain alone; it is closed when the domain is gone.
-    _own: Option<OwnContext>,
+    _own: Option<(NotInherited, OwnContext)>,
 }
 
 // SAFETY: calls on a domain may come from any thread; the library has locks of its own.
@@ -39,10 +39,11 @@ impl Pd {
 
     /// Allocates one on a device that is to be closed with it.
     pub(crate) fn on(own: OwnContext) -> Result<Arc<Self>> {
-        Self::allocate(own.get(), Some(own))
+        let hidden = NotInherited::new(own.get().command_fd());
+        Self::allocate(own.get(), Some((hidden, own)))
     }
 
-    fn allocate(context: Context, own: Option<OwnContext>) -> Result<Arc<Self>> {
+    fn allocate(context: Context, own: Option<(NotInherited, OwnContext)>) -> Result<Arc<Self>> {
         // SAFETY: an open device.
         let raw = unsafe { (context.tables().ibv.ibv_alloc_pd)(context.raw()) };
         if raw.is_null() { Err(last()) } else { Ok(Arc::new(Self { context, raw, _own: own })) }

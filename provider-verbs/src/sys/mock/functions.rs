@@ -208,9 +208,18 @@ unsafe extern "C" fn ibv_get_cq_event(
     -1
 }
 
-unsafe extern "C" fn ibv_get_async_event(_: *mut ibv_context, _: *mut ibv_async_event) -> c_int {
-    set_errno(libc::EAGAIN);
-    -1
+unsafe extern "C" fn ibv_get_async_event(
+    _: *mut ibv_context,
+    event: *mut ibv_async_event,
+) -> c_int {
+    let Some((event_type, element)) = with(|state| state.async_events.pop_front()) else {
+        set_errno(libc::EAGAIN);
+        return -1;
+    };
+    let element = core::ptr::with_exposed_provenance_mut(element);
+    // SAFETY: room for the answer.
+    unsafe { event.write(ibv_async_event { element, event_type }) };
+    0
 }
 
 unsafe extern "C" fn ibv_create_cq(
