@@ -60,6 +60,7 @@ fn ports_in(class: &Path) -> Vec<PortEntry> {
                 let active = line(&port.join("state")).is_some_and(|state| state.starts_with("4:"));
                 let mut interfaces = of_identifiers(&port);
                 interfaces.extend(of_adapter(class, &device, number));
+                interfaces.extend(of_hardware_address(class, &port));
                 interfaces.sort();
                 interfaces.dedup();
                 ports.push(PortEntry { device, number, active, interfaces });
@@ -101,6 +102,19 @@ fn of_adapter(class: &Path, device: &str, number: u8) -> Vec<String> {
         }
     }
     found
+}
+
+/// The interface whose hardware address an iWARP port's identifier begins with; the rest of that is zero.
+fn of_hardware_address(class: &Path, port: &Path) -> Option<String> {
+    let gid = line(&port.join("gids/0"))?.replace(':', "");
+    let (address, rest) = gid.split_at_checked(12)?;
+    if rest.bytes().any(|digit| digit != b'0') || address.bytes().all(|digit| digit == b'0') {
+        return None;
+    }
+    let same = |folder: &PathBuf| {
+        line(&folder.join("address")).is_some_and(|own| own.replace(':', "") == address)
+    };
+    name(entries(&class.join("net")).iter().find(|folder| same(folder))?)
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
@@ -158,11 +172,16 @@ mod tests {
                 ("infiniband/mlx4_0/ports/1/state", "1: DOWN\n"),
                 ("infiniband/mlx4_0/ports/2/state", "4: ACTIVE\n"),
                 ("infiniband/siw0/ports/1/state", "4: ACTIVE\n"),
+                ("infiniband/siw0/ports/1/gids/0", "de12:b0e4:c7a1:0000:0000:0000:0000:0000\n"),
+                ("infiniband/siw1/ports/1/state", "4: ACTIVE\n"),
+                ("infiniband/siw1/ports/1/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000\n"),
                 ("net/ib0/device/infiniband/mlx4_0/node_type", ""),
                 ("net/ib0/dev_port", "0\n"),
                 ("net/ib1/device/infiniband/mlx4_0/node_type", ""),
                 ("net/ib1/dev_port", "1\n"),
                 ("net/eth1/dev_port", "0\n"),
+                ("net/eth1/address", "00:00:00:00:00:00\n"),
+                ("net/eth2/address", "de:12:b0:e4:c7:a1\n"),
             ],
         );
         let found: Vec<String> = ports_in(&root.0)
@@ -174,7 +193,13 @@ mod tests {
             .collect();
         assert_eq!(
             found,
-            ["mlx4_0 1 false ib0", "mlx4_0 2 true ib1", "rxe0 1 true eth1+eth1.7", "siw0 1 true ",]
+            [
+                "mlx4_0 1 false ib0",
+                "mlx4_0 2 true ib1",
+                "rxe0 1 true eth1+eth1.7",
+                "siw0 1 true eth2",
+                "siw1 1 true "
+            ]
         );
     }
 

@@ -212,9 +212,9 @@ static void set_name(struct side *s)
 
 static const struct conformance_case controls_cases[] = {
 	{ "no-wait-object", "fi_cq(3)", "A queue without wait object has none to give.",
-	  FI_MSG, EP_RELIABLE, VARY_FORMAT, 0, NULL, no_wait_object },
+	  FI_MSG, EP_ANY, VARY_FORMAT, 0, NULL, no_wait_object },
 	{ "wait-object", "fi_cq(3)", "FI_GETWAIT gives the descriptor of a queue opened with FI_WAIT_FD, FI_GETWAITOBJ its kind.",
-	  FI_MSG, EP_RELIABLE, VARY_FORMAT | VARY_PROGRESS, 0, want_fd, wait_object },
+	  FI_MSG, EP_ANY, VARY_FORMAT | VARY_PROGRESS, 0, want_fd, wait_object },
 	{ "unknown-commands", "fi_control(3)", "Commands that an object does not know are refused.",
 	  FI_MSG, EP_RDM, 0, 0, NULL, unknown_commands },
 	{ "options", "fi_endpoint(3)", "Options and levels that do not exist, and options that cannot be set, are refused.",

@@ -197,6 +197,8 @@ static void progress_models(struct side *s)
 /* At least what was asked for, and that is what the program gets. */
 static void sizes_honoured(struct side *s)
 {
+	/* A datagram may be no larger than a packet. */
+	const size_t message = s->type == FI_EP_DGRAM ? 256 : 4096;
 	struct fi_info *hints = wished_hints(s), *info;
 
 	hints->tx_attr->size = 16;
@@ -204,13 +206,13 @@ static void sizes_honoured(struct side *s)
 	hints->tx_attr->iov_limit = 1;
 	hints->rx_attr->iov_limit = 1;
 	hints->tx_attr->inject_size = 8;
-	hints->ep_attr->max_msg_size = 4096;
+	hints->ep_attr->max_msg_size = message;
 	hints->domain_attr->cq_data_size = 4;
 	info = ask_for(s->wish.api, hints);
 	CHECK(info->tx_attr->size >= 16 && info->rx_attr->size >= 16);
 	CHECK(info->tx_attr->iov_limit >= 1 && info->rx_attr->iov_limit >= 1);
 	CHECK(info->tx_attr->inject_size >= 8);
-	CHECK(info->ep_attr->max_msg_size >= 4096);
+	CHECK(info->ep_attr->max_msg_size >= message);
 	CHECK(info->domain_attr->cq_data_size >= 4);
 	fi_freeinfo(info);
 }
@@ -280,28 +282,28 @@ static void only_names(struct side *s)
 
 static const struct conformance_case discovery_cases[] = {
 	{ "any", "fi_getinfo(3)", "Hints of zeros ask for anything; what comes is complete and demands nothing that was not offered.",
-	  FI_MSG, EP_RELIABLE, VARY_API, 1, NULL, any },
+	  FI_MSG, EP_ANY, VARY_API, 1, NULL, any },
 	{ "no-hints", "fi_getinfo(3)", "Without hints everything is listed.",
-	  FI_MSG, EP_RELIABLE, VARY_API, 1, NULL, no_hints },
+	  FI_MSG, EP_ANY, VARY_API, 1, NULL, no_hints },
 	{ "too-new", "fi_getinfo(3)", "A version that the library does not know is -FI_ENOSYS.",
-	  FI_MSG, EP_RELIABLE, 0, 1, NULL, too_new },
+	  FI_MSG, EP_ANY, 0, 1, NULL, too_new },
 	{ "exact-caps", "fi_getinfo(3)", "Primary capabilities come as asked for; a kind of operation without directions has all of them.",
-	  FI_MSG, EP_RELIABLE, VARY_API, 1, NULL, exact_caps },
+	  FI_MSG, EP_ANY, VARY_API, 1, NULL, exact_caps },
 	{ "mr-modes", "fi_mr(3)", "Registration modes that were not offered are not demanded.",
-	  FI_MSG, EP_RELIABLE, VARY_API, 1, NULL, mr_modes },
+	  FI_MSG, EP_ANY, VARY_API, 1, NULL, mr_modes },
 	{ "old-mr-modes", "fi_mr(3)", "Programs of version 1.4 get the basic or the scalable mode that they ask for.",
-	  FI_MSG, EP_RELIABLE, 0, 1, NULL, old_mr_modes },
+	  FI_MSG, EP_ANY, 0, 1, NULL, old_mr_modes },
 	{ "threading", "fi_domain(3)", "The threading level is the one asked for, or a safer one.",
-	  FI_MSG, EP_RELIABLE, VARY_API, 1, NULL, threading },
+	  FI_MSG, EP_ANY, VARY_API, 1, NULL, threading },
 	{ "progress", "fi_domain(3)", "The progress model is the one asked for, or an automatic one.",
-	  FI_MSG, EP_RELIABLE, VARY_API, 1, NULL, progress_models },
+	  FI_MSG, EP_ANY, VARY_API, 1, NULL, progress_models },
 	{ "sizes", "fi_endpoint(3)", "Sizes and limits are at least what was asked for.",
-	  FI_MSG, EP_RELIABLE, VARY_API, 1, NULL, sizes_honoured },
+	  FI_MSG, EP_ANY, VARY_API, 1, NULL, sizes_honoured },
 	{ "own-answer", "fi_getinfo(3)", "An answer, given as hints, brings the same answer.",
-	  FI_MSG, EP_RELIABLE, VARY_API, 1, NULL, own_answer },
+	  FI_MSG, EP_ANY, VARY_API, 1, NULL, own_answer },
 	{ "copies", "fi_getinfo(3)", "fi_dupinfo copies all that an info points to, and not the rest of the list.",
-	  FI_MSG, EP_RELIABLE, VARY_API, 1, NULL, copies },
+	  FI_MSG, EP_ANY, VARY_API, 1, NULL, copies },
 	{ "only-names", "fi_getinfo(3)", "FI_PROV_ATTR_ONLY lists providers by name.",
-	  FI_MSG, EP_RELIABLE, 0, 1, NULL, only_names },
+	  FI_MSG, EP_ANY, 0, 1, NULL, only_names },
 };
 GROUP(discovery);

@@ -191,13 +191,13 @@ static void insertions(struct side *s)
 
 static const struct conformance_case events_cases[] = {
 	{ "written", "fi_eq(3)", "Events that a program writes are read in order, with the bytes they have; FI_PEEK leaves them there.",
-	  FI_MSG, EP_RELIABLE, 0, 1, NULL, written },
+	  FI_MSG, EP_ANY, 0, 1, NULL, written },
 	{ "deadline", "fi_eq(3)", "fi_eq_sread waits for an event, for as long as it was told and no longer.",
-	  FI_MSG, EP_RELIABLE, 0, 1, NULL, deadline },
+	  FI_MSG, EP_ANY, 0, 1, NULL, deadline },
 	{ "no-sleep", "fi_eq(3)", "There is no waiting on a queue without wait object.",
-	  FI_MSG, EP_RELIABLE, 0, 1, NULL, no_sleep },
+	  FI_MSG, EP_ANY, 0, 1, NULL, no_sleep },
 	{ "attributes", "fi_eq(3)", "Attributes outside their enumerations are refused when a queue is opened.",
-	  FI_MSG, EP_RELIABLE, 0, 1, NULL, attributes },
+	  FI_MSG, EP_ANY, 0, 1, NULL, attributes },
 	{ "insertions", "fi_av(3)", "A vector with FI_EVENT, unless that is refused or ignored, reports insertions to its queue, and failures as errors.",
 	  FI_MSG, EP_RDM, VARY_AV, 1, NULL, insertions },
 };

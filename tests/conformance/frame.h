@@ -196,6 +196,8 @@ void late_at(const char *at, double *deadline, const char *what);
 #define EP_MSG		(1u << FI_EP_MSG)
 #define EP_DGRAM	(1u << FI_EP_DGRAM)
 #define EP_RELIABLE	(EP_RDM | EP_MSG)
+#define EP_NAMED	(EP_RDM | EP_DGRAM)	/* with address vectors */
+#define EP_ANY		(EP_RELIABLE | EP_DGRAM)
 
 struct conformance_case {
 	const char	*name;

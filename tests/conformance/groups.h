@@ -18,6 +18,7 @@
 	X(peers) \
 	X(addresses) \
 	X(vectors) \
+	X(datagrams) \
 	X(objects) \
 	X(controls) \
 	X(events) \

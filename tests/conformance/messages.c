@@ -293,7 +293,7 @@ static void want_delivery(struct wish *wish)
 
 static const struct conformance_case messages_cases[] = {
 	{ "receive-first", "fi_msg(3)", "A message fills the receive that waits for it, whatever its size.",
-	  FI_MSG, EP_RELIABLE, VARY_AV | VARY_FORMAT | VARY_MR | VARY_THREADING | VARY_PROGRESS |
+	  FI_MSG, EP_ANY, VARY_AV | VARY_FORMAT | VARY_MR | VARY_THREADING | VARY_PROGRESS |
 	  VARY_WAIT | VARY_API, 0, NULL, receive_first },
 	{ "message-first", "fi_msg(3)", "A message that comes before its receive is kept for it.",
 	  FI_MSG, EP_RELIABLE, VARY_AV | VARY_FORMAT | VARY_MR | VARY_THREADING | VARY_PROGRESS |
@@ -307,13 +307,13 @@ static const struct conformance_case messages_cases[] = {
 	{ "inject", "fi_msg(3)", "An injected buffer can be reused at once, writes no entry, and is at most inject_size long.",
 	  FI_MSG, EP_RELIABLE, VARY_AV | VARY_FORMAT | VARY_THREADING, 0, NULL, inject },
 	{ "inject-flag", "fi_msg(3)", "FI_INJECT gives the buffer back at once and still completes.",
-	  FI_MSG, EP_RELIABLE, 0, 0, NULL, inject_flag },
+	  FI_MSG, EP_ANY, 0, 0, NULL, inject_flag },
 	{ "remote-data", "fi_cq(3)", "Data sent beside a message is in the receiver's entry, flagged FI_REMOTE_CQ_DATA.",
-	  FI_MSG, EP_RELIABLE, VARY_FORMAT | VARY_API, 0, NULL, remote_data },
+	  FI_MSG, EP_ANY, VARY_FORMAT | VARY_API, 0, NULL, remote_data },
 	{ "inject-complete", "fi_cq(3)", "FI_INJECT_COMPLETE: complete once the buffer can be reused.",
-	  FI_MSG, EP_RELIABLE, 0, 0, NULL, inject_complete },
+	  FI_MSG, EP_ANY, 0, 0, NULL, inject_complete },
 	{ "transmit-complete", "fi_cq(3)", "FI_TRANSMIT_COMPLETE: complete once the peer's endpoint has taken it over.",
-	  FI_MSG, EP_RELIABLE, 0, 0, NULL, transmit_complete },
+	  FI_MSG, EP_ANY, 0, 0, NULL, transmit_complete },
 	{ "delivery-complete", "fi_cq(3)", "FI_DELIVERY_COMPLETE: complete once the peer has processed it.",
 	  FI_MSG, EP_RELIABLE, VARY_PROGRESS | VARY_MR, 0, NULL, delivery_complete },
 	{ "delivery-complete-default", "fi_endpoint(3)", "The default flags of the endpoint hold for calls without flags.",

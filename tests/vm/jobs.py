@@ -98,6 +98,7 @@ def ours():
         yield fabric("dgram", ends, sizes="all", always=False, seconds=300)
     yield fabric("msg", alone, hosts=2)
     yield fabric("dgram", alone, hosts=2)
+    yield conformance("verbs", "dgram", always=False, seconds=900)
     yield fabric("rdm", alone, hosts=2, **rxm)
     yield conformance("verbs", "msg", always=False, seconds=2400)
     yield conformance("verbs;ofi_rxm", "rdm", always=False, seconds=3600)

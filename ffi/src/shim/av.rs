@@ -295,6 +295,10 @@ unsafe extern "C" fn insertsym(
                 let insert = |av: &Av, id| av.insert_service(Some(&node), Some(&service), id);
                 // SAFETY: as for `Insertion::new`.
                 unsafe { insertion.entry(index, insert) };
+                // A format that knows no names knows none of these.
+                if index == 0 && insertion.failure == Some(Errno::ENOSYS) {
+                    return Err(Errno::ENOSYS);
+                }
             }
             Ok(insertion.finish())
         }))

@@ -110,9 +110,9 @@ impl AddressFormat for DatagramAddresses {
         Some(LEN)
     }
 
-    /// Only peers know their queue pairs.
+    /// `ENOSYS`: only peers know their queue pairs.
     fn service_address(&self, _: Option<&str>, _: Option<&str>) -> Result<Box<[u8]>> {
-        Err(Errno::EADDRNOTAVAIL)
+        Err(Errno::ENOSYS)
     }
 }
 

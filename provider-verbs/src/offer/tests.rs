@@ -14,7 +14,7 @@ fn offers_are_those_of_the_code() {
     let context = mock::device(mock::RXE);
     let (attr, port) = (context.attr().unwrap(), context.port(1).unwrap());
     let limits = Limits::of(false, &attr, &port, known::VERBS_INLINE_SIZE.size() as u32);
-    let device = Device { name: "rxe0".to_owned(), port: 1, limits, subnet: 0 };
+    let device = Device { name: "rxe0".to_owned(), ..Device::mock(limits) };
     let source = "10.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into();
     let end = End { device: &device, source: Some(source), dest: None };
     let everything = Info {
