@@ -43,8 +43,9 @@ pub(crate) trait Watch: Send + Sync {
 
 /// The registrations of an engine.
 pub(crate) struct Cache {
-    /// `None`: nothing is kept.
+    /// `None`: nothing is kept, or nobody has asked yet.
     watcher: Option<Arc<dyn Watch>>,
+    asked: bool,
     page: usize,
     limits: CacheLimits,
     /// By their first byte.
@@ -71,21 +72,18 @@ impl core::fmt::Debug for Cache {
 }
 
 impl Cache {
-    /// As settings say. The thread is started with the first.
+    /// As settings say. The thread is started when there is something to keep.
     pub(crate) fn open() -> Self {
         let limits = settings::cache();
-        let watcher = if limits.count == 0 || limits.bytes == 0 {
-            None
-        } else {
-            Watcher::of_process().map(|watcher| watcher as Arc<dyn Watch>)
-        };
-        Self::with(watcher, limits)
+        let asked = limits.count == 0 || limits.bytes == 0;
+        Self { asked, ..Self::with(None, limits) }
     }
 
     fn with(watcher: Option<Arc<dyn Watch>>, limits: CacheLimits) -> Self {
         let from = watcher.as_ref().map_or(0, |watcher| watcher.notices().now());
         Self {
             watcher,
+            asked: true,
             page: rustix::param::page_size(),
             limits,
             kept: BTreeMap::new(),
@@ -97,8 +95,21 @@ impl Cache {
     }
 
     /// Whether anything is kept at all.
-    pub(crate) const fn is_on(&self) -> bool {
+    #[inline]
+    pub(crate) fn is_on(&mut self) -> bool {
+        if !self.asked {
+            self.begin();
+        }
         self.watcher.is_some()
+    }
+
+    #[cold]
+    fn begin(&mut self) {
+        self.asked = true;
+        if let Some(watcher) = Watcher::of_process() {
+            self.from = watcher.notices().now();
+            self.watcher = Some(watcher);
+        }
     }
 
     /// A registration of memory for `rights` (`IBV_ACCESS_*`), kept or made now.
@@ -106,7 +117,7 @@ impl Cache {
     pub(crate) fn get(&mut self, pd: &Arc<Pd>, memory: IoVec, rights: c_int) -> Result<Arc<Mr>> {
         let start = memory.base.addr();
         let end = start.checked_add(memory.len).ok_or(Errno::EINVAL)?;
-        if self.watcher.is_some() && self.catch_up(0..0).0 == Known::All {
+        if self.is_on() && self.catch_up(0..0).0 == Known::All {
             self.clock += 1;
             let near = self.kept.range_mut(..=start).rev().take(NEAR);
             for (_, kept) in near {

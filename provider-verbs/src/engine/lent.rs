@@ -99,8 +99,9 @@ impl Engine {
         let layer = self.layer.as_mut().ok_or(Errno::EOPBADSTATE)?;
         // On iWARP, the peer's answer to a read is a write of its own.
         let remote = self.device.limits.iwarp && reads;
-        let most = if layer.cache.is_on() { 1 } else { self.device.limits.pieces as usize };
-        if local.len() <= most.min(PIECES) * layer.outgoing.size()
+        let (len, packet) = (local.len(), layer.outgoing.size());
+        let few = (self.device.limits.pieces as usize).min(PIECES);
+        if (len <= packet || len <= few * packet && !layer.cache.is_on())
             && !remote
             && let Some((pieces, bounce)) = layer.lend_packets(local, reads)
         {
