@@ -70,6 +70,8 @@ use crate::{
 pub struct Limits {
     /// Largest inject, in bytes.
     pub inject: usize,
+    /// Ranges of remote memory in one operation (`rma_iov_limit`).
+    pub ranges: usize,
     /// Operations that wait to be sent before posts make progress.
     pub outstanding: usize,
     /// Largest message of one packet, and largest segment.

@@ -53,6 +53,7 @@ impl<T: Transport, L: Lock> RdmEngine for Engine<T, L> {
         }
         let limits = Limits {
             inject: sizes.inject,
+            ranges: info.tx.as_ref().map_or(0, |tx| tx.rma_iov_limit),
             outstanding: sizes.tx.max(1),
             eager,
             segmented: segmented(eager, known::RXM_SAR_LIMIT.size()),

@@ -18,6 +18,11 @@ impl<T: Transport, L: Lock> Engine<T, L> {
     /// Posts a read or write of `buffers`, which describe `op.iov`.
     pub(crate) fn post_rma(&mut self, op: &RmaOp<'_>, buffers: Buffers) -> Result<()> {
         let peer = self.core.peers.resolve(op.meta.dest)?;
+        // Infos of other libraries need not say.
+        let limit = self.core.limits.ranges;
+        if limit != 0 && op.remote.len() > limit {
+            return Err(Errno::EINVAL);
+        }
         let bytes = op.remote.iter().fold(0usize, |sum, range| sum.saturating_add(range.len));
         if bytes != buffers.len() {
             return Err(Errno::EINVAL);

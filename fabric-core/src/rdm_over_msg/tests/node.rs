@@ -43,6 +43,7 @@ impl AddressFormat for Numbers {
 
 pub(super) const LIMITS: Limits = Limits {
     inject: 256,
+    ranges: 0,
     outstanding: 64,
     eager: 1024,
     segmented: 5000,

@@ -148,6 +148,19 @@ fn memory_in_more_ranges_than_an_operation_takes() {
     b.assert_idle(1);
 }
 
+/// What is offered is what is taken.
+#[test]
+fn memory_in_more_ranges_than_are_offered() {
+    let (_, mut a, _b) = pair_with(Script::default(), Limits { ranges: 1, ..LIMITS });
+    let mut from = pattern(2, 20);
+    let range = RmaIov { addr: 0, len: 10, key: 9 };
+    for kind in [RmaKind::Read, RmaKind::Write] {
+        let refused = a.rma(meta(1, 1), kind, &[iov(&mut from)], &[range, range]);
+        assert_eq!(refused.unwrap_err(), Errno::EINVAL);
+    }
+    a.assert_idle(0);
+}
+
 #[test]
 fn atomic_operations() {
     let (_, mut a, mut b) = pair(Script { refuse: 3, ..Script::default() });
