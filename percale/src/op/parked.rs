@@ -40,3 +40,24 @@ impl<B> fmt::Debug for Parked<B> {
         f.write_str("Parked")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an operation writes while its value is moved about is what the value has in the end.
+    #[test]
+    fn memory_is_the_operations_while_the_value_moves() {
+        let mut parked = Parked::new(vec![0u8; 4]);
+        let base = parked.get_mut().as_mut_ptr();
+        let kept: Box<dyn Send> = Box::new(Parked::new(String::from("dropped where it is")));
+        let moved = Box::new((parked, kept));
+        // SAFETY: the vector's memory, which nobody else uses meanwhile.
+        unsafe { base.write(7) };
+        let (parked, kept) = *moved;
+        // SAFETY: as above.
+        unsafe { base.add(3).write(9) };
+        drop(kept);
+        assert_eq!(parked.into_inner(), [7, 0, 0, 9]);
+    }
+}
