@@ -188,6 +188,11 @@ impl Wire for ShmWire {
     }
 
     fn enable(&mut self, sleeps: bool) -> Result<()> {
+        if sleeps && self.signal.is_none() {
+            let signal = Signal::new()?;
+            self.sockets.add(signal.as_fd(), SIGNAL)?;
+            self.signal = Some(signal);
+        }
         self.tx.hello.sleeps = sleeps;
         let address = &self.tx.hello.address;
         let place = socket_address(address)?;
@@ -217,12 +222,7 @@ impl Wire for ShmWire {
             }
         })?;
         self.sockets.add(listener.as_fd(), LISTENER)?;
-        if sleeps {
-            let signal = Signal::new()?;
-            self.sockets.add(signal.as_fd(), SIGNAL)?;
-            self.signal = Some(signal);
-        }
-        // Last: whoever could not be enabled tries again.
+        // Peers can come from now on, so nothing can fail any more.
         self.listener = Some(listener);
         Ok(())
     }

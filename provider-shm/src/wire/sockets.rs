@@ -98,7 +98,11 @@ impl ShmWire {
                 }
                 Ok(None) => return,
                 Err(Errno::EACCES) => {
-                    fabric_core::warn!(NAME, Subsys::EpCtrl, "refused a process of another user");
+                    fabric_core::warn_few!(
+                        NAME,
+                        Subsys::EpCtrl,
+                        "refused a process of another user"
+                    );
                 }
                 Err(Errno::EMFILE) => {
                     self.starved = true;

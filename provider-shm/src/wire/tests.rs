@@ -389,3 +389,18 @@ fn a_sleeper_is_woken_until_the_wire_is_armed() {
 fn is_readable(wire: &ShmWire) -> bool {
     sleep_on(wire.sockets.as_fd(), Deadline::from_millis(0)).is_ok()
 }
+
+#[test]
+fn an_endpoint_that_could_not_be_enabled_can_be_later() {
+    let name = unique().unwrap();
+    let mut first = open(&name);
+    let mut second = ShmWire::open(&Info { src_addr: name.into(), ..Info::default() }).unwrap();
+    for _ in 0..2 {
+        assert_eq!(second.enable(true), Err(Errno::EADDRINUSE));
+    }
+    first.close();
+    second.enable(true).unwrap();
+    second.wake();
+    assert!(is_readable(&second));
+    assert!(second.arm(&[]) && !is_readable(&second));
+}
