@@ -1,7 +1,7 @@
 //! SETUP. Where messages go, and how a line looks.
 
 use std::{
-    fmt,
+    fmt::{self, Write as _},
     fs::{File, OpenOptions},
     os::{fd::AsFd, unix::fs::OpenOptionsExt},
     path::Path,
@@ -44,15 +44,31 @@ impl fmt::Display for Record<'_> {
         // The process id is asked for each time: it changes in a forked child.
         write!(
             f,
-            "libfabric:{}:{now}::{}:{}:{}():{}<{}> {}",
+            "libfabric:{}:{now}::{}:{}:{}():{}<{}> ",
             std::process::id(),
             self.provider,
             self.subsys.name(),
             self.function,
             self.line,
-            self.level,
-            self.message
-        )
+            self.level
+        )?;
+        OneLine(f).write_fmt(self.message)
+    }
+}
+
+/// Escapes control characters: messages have names in them, which come from anywhere, and could
+/// look like lines of their own.
+struct OneLine<'a, 'b>(&'a mut fmt::Formatter<'b>);
+
+impl fmt::Write for OneLine<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut plain = 0;
+        for (at, control) in text.char_indices().filter(|(_, c)| c.is_control()) {
+            self.0.write_str(&text[plain..at])?;
+            write!(self.0, "{}", control.escape_default())?;
+            plain = at + control.len_utf8();
+        }
+        self.0.write_str(&text[plain..])
     }
 }
 

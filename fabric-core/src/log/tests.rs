@@ -50,6 +50,15 @@ fn line_format() {
 }
 
 #[test]
+fn a_message_is_one_line() {
+    let _turn = alone();
+    let lines = captured(Level::Debug, || {
+        crate::info!("logtest", Subsys::Core, "no {} \u{e9}", "x\ny\u{1b}[2J\u{85}");
+    });
+    assert!(lines[0].ends_with("<info> no x\\ny\\u{1b}[2J\\u{85} \u{e9}"), "{}", lines[0]);
+}
+
+#[test]
 fn levels_above_the_threshold_are_not_formatted() {
     struct Bomb;
     impl fmt::Display for Bomb {
