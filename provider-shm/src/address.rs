@@ -22,17 +22,16 @@ pub(crate) const NAMESPACE: &str = "percale/";
 const FOREIGN: [&[u8]; 2] = [b"fi_sockaddr", b"fi_addr_"];
 
 /// What an address may be, in words.
-pub const EXPECTED: &str =
-    "fi_shm://NAME or NAME, with 1 to 80 letters, digits, dots, colons, _ and -";
+pub const EXPECTED: &str = "fi_shm://NAME or NAME, with 1 to 80 bytes of text without a /";
 
-/// Longest name, so that the socket's address has room for it.
+/// Longest name in bytes, so that the socket's address has room for it.
 pub const NAME_MAX: usize = 80;
 
 /// Bytes of the longest address, final NUL included.
 pub const ADDRESS_MAX: usize = SCHEME.len() + NAME_MAX + 1;
 
-/// A name that an endpoint can have: 1 to [`NAME_MAX`] of `[A-Za-z0-9._:-]`, a letter or digit
-/// among them.
+/// A name that an endpoint can have: 1 to [`NAME_MAX`] bytes of UTF-8 text that can be shown in one
+/// line, without `/`, and with a letter or digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<'a>(&'a str);
 
@@ -43,7 +42,9 @@ pub enum NotAName {
     Empty,
     /// It has this many bytes.
     Long(usize),
-    /// This byte of it is not allowed.
+    /// This character of it is not allowed.
+    Char(char),
+    /// This byte of it is no text.
     Byte(u8),
     /// Its scheme is that of other providers' addresses.
     Foreign,
@@ -62,17 +63,22 @@ impl<'a> Name<'a> {
             Some(scheme) if is_scheme(scheme) => &text[scheme.len() + 3..],
             _ => text,
         };
-        let plain = |b: &u8| b.is_ascii_alphanumeric() || b"._:-".contains(b);
-        if let Some(byte) = name.iter().find(|byte| !plain(byte)) {
+        if let Some(chunk) = name.utf8_chunks().next()
+            && let Some(byte) = chunk.invalid().first()
+        {
             return Err(NotAName::Byte(*byte));
         }
-        if !name.iter().any(u8::is_ascii_alphanumeric) {
+        let name = std::str::from_utf8(name).map_err(|_| NotAName::Empty)?;
+        if let Some(char) = name.chars().find(|char| !is_plain(*char)) {
+            return Err(NotAName::Char(char));
+        }
+        if !name.contains(char::is_alphanumeric) {
             return Err(NotAName::Empty);
         }
         if name.len() > NAME_MAX {
             return Err(NotAName::Long(name.len()));
         }
-        std::str::from_utf8(name).map(Self).map_err(|_| NotAName::Empty)
+        Ok(Self(name))
     }
 
     /// The canonical address: scheme, name, NUL.
@@ -86,6 +92,11 @@ impl<'a> Name<'a> {
     }
 }
 
+/// Names stand in lines, for people to read; with a slash they would be paths, or mistyped schemes.
+fn is_plain(char: char) -> bool {
+    char == ' ' || !(char == '/' || char.is_control() || char.is_whitespace())
+}
+
 fn is_scheme(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|b| b.is_ascii_alphanumeric() || b"_+.-".contains(b))
 }
@@ -95,7 +106,8 @@ impl fmt::Display for NotAName {
         match self {
             Self::Empty => f.write_str("no letter or digit in it"),
             Self::Long(len) => write!(f, "{len} bytes, where {NAME_MAX} are the most"),
-            Self::Byte(byte) => write!(f, "'{}' is not allowed", byte.escape_ascii()),
+            Self::Char(char) => write!(f, "'{}' is not allowed", char.escape_debug()),
+            Self::Byte(byte) => write!(f, "'{}' is not UTF-8", byte.escape_ascii()),
             Self::Foreign => f.write_str("an address of another provider"),
         }
     }
@@ -197,6 +209,17 @@ mod tests {
     }
 
     #[test]
+    fn names_are_any_text() {
+        for name in ["a b", "node[0]", "[::1]:5", "fe80::1%eth0", "a,b+c=d#1", "h\u{e4}", "~(x)"] {
+            let address = canonical(name.as_bytes()).unwrap();
+            assert_eq!(*address, *format!("{SCHEME}{name}\0").as_bytes());
+            assert_eq!(canonical(&address), Ok(address.clone()));
+            assert!(socket_address(&address).is_ok());
+        }
+        assert_eq!(*service_address(Some("a b"), Some("1")).unwrap(), *b"fi_shm://a b:1\0");
+    }
+
+    #[test]
     fn refuses_names_that_are_no_names() {
         let long = [b'x'; NAME_MAX + 1];
         for (bad, why) in [
@@ -205,10 +228,13 @@ mod tests {
             (b"\0a", NotAName::Empty),
             (b":", NotAName::Empty),
             (b"...", NotAName::Empty),
-            (b"a/b", NotAName::Byte(b'/')),
-            (b"://a", NotAName::Byte(b'/')),
-            (b"127.0.0.1 5000", NotAName::Byte(b' ')),
-            (b"\x02\0\x13\x88\x7f\0\0\x01", NotAName::Byte(2)),
+            (b"a/b", NotAName::Char('/')),
+            (b"://a", NotAName::Char('/')),
+            (b"a\nb", NotAName::Char('\n')),
+            ("a\u{2028}b".as_bytes(), NotAName::Char('\u{2028}')),
+            (b"a\xff\xfe", NotAName::Byte(0xff)),
+            (b"a\xc3", NotAName::Byte(0xc3)),
+            (b"\x02\0\x13\x88\x7f\0\0\x01", NotAName::Char('\u{2}')),
             (b"fi_sockaddr_in://127.0.0.1:5000", NotAName::Foreign),
             (b"fi_addr_efa://[::]:1:2", NotAName::Foreign),
             (&long, NotAName::Long(NAME_MAX + 1)),
@@ -216,7 +242,8 @@ mod tests {
             assert_eq!(Name::parse(bad), Err(why), "{bad:?}");
             assert_eq!(canonical(bad), Err(Errno::EINVAL));
         }
-        assert_eq!(NotAName::Byte(b'\t').to_string(), r"'\t' is not allowed");
+        assert_eq!(NotAName::Char('\t').to_string(), r"'\t' is not allowed");
+        assert_eq!(NotAName::Byte(0xff).to_string(), r"'\xff' is not UTF-8");
     }
 
     #[test]

@@ -71,6 +71,8 @@ static void nobody(void) {
     check_lines(1, "hosts.unreached.we ", "did you mean fi_shm://hosts.unreached.me?");
     fails(&side, "fi_shm://192.0.2.1:5000", FI_ECONNREFUSED, "no endpoint");
     check_lines(1, "fi_shm://192.0.2.1:5000", "FI_PROVIDER=tcp");
+    fails(&side, "fi_shm://127.0.0.1:5000", FI_ECONNREFUSED, "no endpoint");
+    check_lines(1, "fi_shm://127.0.0.1:5000", "FI_PROVIDER=tcp");
 
     struct side late;
     join_side(&late, &side, (struct wish){.name = "hosts.unreached.you"});
@@ -133,7 +135,7 @@ static void names(void) {
     static const struct {
         const char *name, *why;
     } bad[] = {
-        {"127.0.0.1 5000", "' ' is not allowed"},
+        {"a/b", "'/' is not allowed"},
         {"fi_sockaddr_in://127.0.0.1:5000", "an address of another provider"},
         {"fi_shm://...", "no letter or digit"},
     };
