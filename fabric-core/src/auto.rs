@@ -16,6 +16,8 @@ use crate::{
     Errno, Result,
     api::Endpoint,
     fork::Owner,
+    log::Subsys,
+    shortage::explained,
     sync::{AtomicBool, Ordering},
     wait::{Deadline, Signal, WaitSet, sleep_on},
 };
@@ -48,6 +50,13 @@ impl AutoProgress {
     /// Makes all that is needed to move `endpoint` forward, so that nothing can fail any more when it
     /// has been enabled.
     pub fn start<E: Endpoint>(endpoint: &Arc<E>) -> Result<Self> {
+        Self::begin(endpoint).inspect_err(|reason| {
+            let reason = explained(*reason);
+            crate::warn_few!("core", Subsys::EpCtrl, "no thread for automatic progress: {reason}");
+        })
+    }
+
+    fn begin<E: Endpoint>(endpoint: &Arc<E>) -> Result<Self> {
         let stop = Arc::new(Stop { asked: AtomicBool::new(false), signal: Signal::new()? });
         let wait = WaitSet::new()?;
         wait.add(stop.signal.as_fd(), 0)?;

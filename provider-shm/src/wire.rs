@@ -150,6 +150,26 @@ impl ShmWire {
             young: YOUNG_LOOKS,
         })
     }
+
+    fn listen(&mut self, sleeps: bool) -> Result<()> {
+        if sleeps && self.signal.is_none() {
+            let signal = Signal::new()?;
+            self.sockets.add(signal.as_fd(), SIGNAL)?;
+            self.signal = Some(signal);
+        }
+        self.tx.hello.sleeps = sleeps;
+        let listener = Listener::open(&socket_address(&self.tx.hello.address)?)?;
+        self.sockets.add(listener.as_fd(), LISTENER)?;
+        // Peers can come from now on, so nothing can fail any more.
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    /// Any user can take any name; who it was is told by a connection.
+    fn is_taken_by_others(&self) -> bool {
+        let place = socket_address(&self.tx.hello.address);
+        matches!(place.and_then(|place| Link::connect(&place)), Err(Errno::EACCES))
+    }
 }
 
 impl Wire for ShmWire {
@@ -188,19 +208,10 @@ impl Wire for ShmWire {
     }
 
     fn enable(&mut self, sleeps: bool) -> Result<()> {
-        if sleeps && self.signal.is_none() {
-            let signal = Signal::new()?;
-            self.sockets.add(signal.as_fd(), SIGNAL)?;
-            self.signal = Some(signal);
-        }
-        self.tx.hello.sleeps = sleeps;
-        let address = &self.tx.hello.address;
-        let place = socket_address(address)?;
-        let listener = Listener::open(&place).inspect_err(|reason| {
-            let text = ShmAddresses.text(address);
+        self.listen(sleeps).inspect_err(|reason| {
+            let text = ShmAddresses.text(&self.tx.hello.address);
             match *reason {
-                // Any user can take any name; who it was is told by a connection.
-                Errno::EADDRINUSE if matches!(Link::connect(&place), Err(Errno::EACCES)) => {
+                Errno::EADDRINUSE if self.is_taken_by_others() => {
                     fabric_core::warn_few!(
                         NAME,
                         Subsys::EpCtrl,
@@ -220,11 +231,7 @@ impl Wire for ShmWire {
                     shortage::explained(reason)
                 ),
             }
-        })?;
-        self.sockets.add(listener.as_fd(), LISTENER)?;
-        // Peers can come from now on, so nothing can fail any more.
-        self.listener = Some(listener);
-        Ok(())
+        })
     }
 
     fn close(&mut self) {

@@ -15,6 +15,7 @@ use fabric_core::{
     eq::{BoundEq, Drive, Event, EventQueue, RequestHandle},
     log::Subsys,
     mem::Buffers,
+    shortage::explained,
     slab::{Handle, Slab},
 };
 
@@ -278,7 +279,8 @@ impl State {
                 Ok(accepted) => accepted,
                 Err(Errno::EAGAIN) => return,
                 Err(reason) => {
-                    fabric_core::warn!("tcp", Subsys::EpCtrl, "accept fails: {reason}");
+                    let words = explained(reason);
+                    fabric_core::warn_few!("tcp", Subsys::EpCtrl, "accept fails: {words}");
                     if reason == Errno::EMFILE {
                         room -= 1;
                         continue;

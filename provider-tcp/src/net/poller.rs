@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fabric_core::{Result, fork::NotInherited, wait::Timer};
+use fabric_core::{Result, fork::NotInherited, log::Subsys, shortage::explained, wait::Timer};
 use rustix::event::{
     Timespec,
     epoll::{self, CreateFlags, EventData, EventFlags},
@@ -53,6 +53,13 @@ fn flags(interest: Interest) -> EventFlags {
 impl Poller {
     /// Opens one, close-on-exec.
     pub(crate) fn new() -> Result<Self> {
+        Self::open().inspect_err(|reason| {
+            let reason = explained(*reason);
+            fabric_core::warn_few!("tcp", Subsys::EpCtrl, "no endpoint can be opened: {reason}");
+        })
+    }
+
+    fn open() -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let clock = Timer::new()?;
         epoll::add(&epoll, &clock, EventData::new_u64(CLOCK), EventFlags::IN)?;

@@ -13,6 +13,7 @@ use fabric_core::{
     log::Subsys,
     mem::Buffers,
     param::known::{TCP_PORT_HIGH, TCP_PORT_LOW},
+    shortage::explained,
 };
 use rustix::net::{
     AddressFamily, Shutdown, SocketFlags, SocketType, accept_with, bind, connect, getsockname,
@@ -55,8 +56,12 @@ impl Socket {
         Ok(Self::opened(|| socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)))?)
     }
 
-    /// Begins to connect, from `from` if it names an interface.
+    /// Begins to connect, from `from` if it names an interface. Nobody listens at port 0, though some
+    /// hosts say nothing to that.
     fn connect(options: Options, from: Option<SocketAddr>, to: SocketAddr) -> Result<Self> {
+        if to.port() == 0 {
+            return Err(Errno::ECONNREFUSED);
+        }
         let socket = Self::open(to)?;
         options.apply(&socket);
         if let Some(mut from) = from.filter(|from| !from.ip().is_unspecified()) {
@@ -154,7 +159,10 @@ impl Acceptor {
         address: SocketAddr,
         ports: Option<(u16, u16)>,
     ) -> Result<Self> {
-        let socket = Socket::open(address)?;
+        let socket = Socket::open(address).inspect_err(|reason| {
+            let reason = explained(*reason);
+            fabric_core::warn_few!("tcp", Subsys::EpCtrl, "cannot listen at {address}: {reason}");
+        })?;
         sockopt::set_socket_reuseaddr(&socket.fd, true)?;
         match ports.filter(|_| address.port() == 0) {
             Some(range) => bind_within(&socket, address, range)?,
@@ -204,9 +212,16 @@ impl Acceptor {
                 }
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
                 Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
-                    let accept = || accept_with(&self.socket.fd, flags).ok();
-                    let done = self.spare.turn_away(accept);
-                    return Err(if done { Errno::EMFILE } else { Errno::ENOBUFS });
+                    // That is said whether or not there is a connection.
+                    let accept = || accept_with(&self.socket.fd, flags).map(drop);
+                    return Err(match self.spare.with_it_free(accept) {
+                        Ok(()) => Errno::EMFILE,
+                        Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => Errno::ENOBUFS,
+                        Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {
+                            Errno::EAGAIN
+                        }
+                        Err(e) => errno(e),
+                    });
                 }
                 Err(e) => return Err(errno(e)),
             }

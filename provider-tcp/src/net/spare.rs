@@ -25,11 +25,11 @@ impl Spare {
         })
     }
 
-    /// Has `accept` done with a descriptor free, and drops what it opens. `false`: there was none.
-    pub(super) fn turn_away<T>(&self, accept: impl FnOnce() -> Option<T>) -> bool {
+    /// Has something done with a descriptor free, which it gives back.
+    pub(super) fn with_it_free<T>(&self, act: impl FnOnce() -> T) -> T {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         drop(held.take());
-        let done = accept().map(drop).is_some();
+        let done = act();
         *held = open();
         done
     }
