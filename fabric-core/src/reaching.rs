@@ -46,8 +46,9 @@ impl Attempts {
     }
 
     /// One has failed; returns when to try again. `None`: that is over. `met`: the peer's host has
-    /// answered, and may have given up because we made no progress. `port` is the peer's. After
-    /// `EPROTO` that was not it, but a stranger, who will be no other the next time.
+    /// answered, and may have given up because we made no progress. `port` is the peer's; at 0 nobody
+    /// will ever listen. After `EPROTO` that was not it, but a stranger, who will be no other the next
+    /// time.
     pub fn fail(
         &mut self,
         now: Instant,
@@ -58,7 +59,7 @@ impl Attempts {
     ) -> Option<Instant> {
         let met = met && reason != Errno::EPROTO;
         self.strangers = if reason == Errno::EPROTO { self.strangers + 1 } else { 0 };
-        if self.strangers >= STRANGERS {
+        if self.strangers >= STRANGERS || port == 0 {
             self.end();
             return None;
         }
@@ -193,6 +194,14 @@ mod tests {
             assert!(at - now < Duration::from_millis(50), "and soon");
             assert!(!attempts.is_pending());
         }
+    }
+
+    #[test]
+    fn nobody_is_at_port_zero() {
+        let (now, mut attempts) = (Instant::now(), Attempts::default());
+        attempts.begin(now, PATIENCE);
+        assert_eq!(attempts.fail(now, PATIENCE, REFUSED, false, 0), None);
+        assert!(!attempts.is_pending());
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod claims;
 mod conn;
 mod connect;
 mod ep;
+mod failed;
 mod failure;
 mod forget;
 mod habit;

@@ -72,6 +72,12 @@ fn visitors_that_are_no_peers() {
     program("strangers").run(&["scanners", "1000"]);
 }
 
+/// Whoever has asked for a connection hears what became of it, and the log why.
+#[test]
+fn connections_that_do_not_come_up() {
+    program("misfits").run(&["connections"]);
+}
+
 #[test]
 fn a_peer_of_another_protocol_is_told_no() {
     program("strangers").run(&["layered"]);

@@ -42,6 +42,10 @@ pub(crate) struct Conn<S> {
     pub(crate) extensions: bool,
     /// Where an accepted connection comes from.
     pub(crate) from: Option<crate::address::SocketAddress>,
+    /// When it was asked for.
+    pub(crate) begun: Option<Instant>,
+    /// It came up while nobody here looked.
+    pub(crate) late: bool,
     /// When a hand-shake that makes no progress is given up.
     pub(crate) deadline: Option<Instant>,
     /// The request has been read, and waits.
@@ -293,6 +297,8 @@ impl<S> Conn<S> {
             rendezvous: false,
             extensions: false,
             from: None,
+            begun: None,
+            late: false,
             deadline: None,
             claim: None,
             claimants: 0,

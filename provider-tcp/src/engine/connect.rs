@@ -9,6 +9,7 @@ use fabric_core::{
 use super::{
     Core, Engine, LISTENER,
     conn::{Conn, State},
+    failed::Failed,
     handshake::send_whole,
     timers::Due,
 };
@@ -65,7 +66,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let to = target.address;
         let outcome = self.net.connect(Some(local.get()), to.get()).and_then(|stream| {
             let mut conn = Conn::new(stream, ep, peer, State::Connecting);
-            conn.deadline = Some(give_up);
+            (conn.begun, conn.deadline) = (Some(now), Some(give_up));
             self.adopt(conn)
         });
         match outcome {
@@ -75,7 +76,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 }
                 self.schedule(give_up, Due::Handshake(handle));
             }
-            Err(reason) => self.not_reached(ep, peer, reason, false),
+            Err(reason) => self.not_reached(ep, peer, Failed::at_once(reason)),
         }
     }
 
@@ -88,11 +89,11 @@ impl<L: Lock, N: Net> Engine<L, N> {
     }
 
     /// An attempt to reach a peer has failed: another one later, or the end of what waits for it.
-    /// `met`: its host has answered, and it may have given up because we made no progress.
-    pub(super) fn not_reached(&mut self, ep: Handle, peer: PeerId, reason: Errno, met: bool) {
-        if self.core.refused(ep, reason) {
+    pub(super) fn not_reached(&mut self, ep: Handle, peer: PeerId, failed: Failed) {
+        if self.core.refused(ep, failed) {
             return;
         }
+        let reason = failed.reason;
         let now = self.net.now();
         let Some(state) = self.core.eps.get_mut(ep) else { return };
         let (local, patience) = (state.local, state.limits.connect);
@@ -103,7 +104,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             return;
         }
         let port = target.address.port();
-        if let Some(at) = target.attempts.fail(now, patience, reason, met, port) {
+        if let Some(at) = target.attempts.fail(now, patience, reason, failed.met(), port) {
             self.schedule(at, Due::Again(ep, peer));
             return;
         }
@@ -116,7 +117,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 "tcp",
                 Subsys::EpCtrl,
                 "{address} cannot be reached from {local}: {}",
-                explained(reason)
+                failed.words(address)
             );
         }
         for op in waiting {
@@ -135,7 +136,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
             Err(Errno::EAGAIN) => return,
             Err(reason) => return self.down(handle, reason),
         }
-        let patience = self.core.eps.get(conn.ep).map_or(Duration::ZERO, |ep| ep.limits.connect);
+        conn.seen_up(now);
+        let state = self.core.eps.get(conn.ep);
+        let patience = state.map_or(Duration::ZERO, |ep| ep.limits.connect);
+        let connected = state.is_some_and(|ep| ep.msg.is_some());
         let request = match &mut conn.layer {
             Some(layer) => layer.request(),
             None => self.core.request(conn.ep),
@@ -146,9 +150,12 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
         conn.state = State::Requested;
         // Whoever we have connected to may take longer to answer: it is alive as long as its kernel
-        // is, and computes. That it does not answer is said, though.
-        conn.deadline = Some(now + patience);
-        self.schedule(now + patience, Due::Handshake(handle));
+        // is, and computes. That it does not answer is said, though. Of a connected endpoint the time
+        // runs on, unless it was not looked at.
+        if !connected || conn.late {
+            conn.deadline = Some(now + patience);
+            self.schedule(now + patience, Due::Handshake(handle));
+        }
         if !self.looking {
             self.watch_over();
         }
@@ -183,7 +190,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
                     explained(Errno::EMFILE)
                 ),
                 Err(reason) => {
-                    let reason = explained(reason);
+                    let reason =
+                        explained(if reason == Errno::ENOBUFS { Errno::EMFILE } else { reason });
                     fabric_core::warn_few!("tcp", Subsys::EpCtrl, "accept fails: {reason}");
                     self.net.watch_listener(ep.raw() ^ LISTENER, false);
                     self.schedule(self.net.now() + REST, Due::Listener(ep));

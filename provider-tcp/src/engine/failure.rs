@@ -27,7 +27,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         if let Some(layer) = &conn.layer
             && state != State::Open
         {
-            return self.core.layer_refused(layer, state, reason);
+            return self.core.layer_refused(layer, conn.failed(reason));
         }
         match state {
             // Nobody knows of it yet.
@@ -36,9 +36,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 // Another connection to this peer may have come up meanwhile.
                 let own = self.core.peer_mut(ep, peer).is_some_and(|p| p.conn == Some(handle));
                 if own {
-                    // A peer that closes has been there; one that is silent has gone.
-                    let met = state == State::Requested && reason != Errno::ETIMEDOUT;
-                    self.not_reached(ep, peer, reason, met);
+                    self.not_reached(ep, peer, conn.failed(reason));
                 }
             }
             State::Open => {

@@ -12,6 +12,7 @@ use fabric_core::{Errno, Result, lock::Lock, log::Subsys, reaching::Verdict, sla
 use super::{
     Core, Engine, Ep, Identity,
     conn::{CM_MAX, State},
+    failed::Failed,
     strangers::OF_ANOTHER_KIND,
 };
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
         Endian,
         cm::{CM_HEADER_LEN, CmError, CmHeader, CmKind, CmMessage},
         extension::{Extension, Features},
-        record::{Greeting, Record, is_ofi_rxm, rendezvous_allowed},
+        record::{Greeting, Record, Speaker, rendezvous_allowed},
     },
     net::{Net, Stream},
 };
@@ -102,20 +103,27 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 Ok(())
             }
             (State::Requested, CmKind::Reject) => {
+                let ep = conn.ep;
+                if let Some(own) = self.core.speaker(ep)
+                    && let Some(other) = Speaker::of_refusal(data, own)
+                {
+                    self.no_peer(handle, format_args!("{}", own.advice(other)));
+                    return Ok(());
+                }
                 if let Some(layer) = &mut conn.layer {
                     layer.words = data.to_vec();
                 }
-                let ep = conn.ep;
                 self.core.note_refusal(ep, data);
                 Err(Errno::ECONNREFUSED)
             }
             (State::Accepted, CmKind::Request) => {
                 conn.endian = head.endian;
-                if self.core.eps.get(conn.ep).is_some_and(|ep| ep.layer.is_some()) {
-                    return self.core.layer_requested(handle, conn, data);
+                let own = self.core.speaker(conn.ep).ok_or(Errno::EPROTO)?;
+                if let Some(other) = Speaker::of_request(data).filter(|other| *other != own) {
+                    return self.refuse_speaker(handle, own, other);
                 }
-                if is_ofi_rxm(data) {
-                    return self.refuse_ofi_rxm(handle);
+                if own == Speaker::OfiRxm {
+                    return self.core.layer_requested(handle, conn, data);
                 }
                 let greeting = Greeting::parse(data).map_err(|_| Errno::EPROTO)?;
                 self.admit(handle, &greeting)
@@ -184,7 +192,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         if let Err(reason) = answered.and_then(|answer| send_whole(&mut conn.stream, &answer)) {
             // Our own attempt may have given way to this one.
             if self.core.peer_mut(ep, peer).is_some_and(|target| target.conn.is_none()) {
-                self.not_reached(ep, peer, reason, false);
+                self.not_reached(ep, peer, Failed::at_once(reason));
             }
             return Err(reason);
         }
@@ -195,18 +203,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// Turns a request down; it is returned with the refusal.
     fn refuse(&mut self, handle: Handle, greeting: &Greeting) -> Result<()> {
         self.refuse_with(handle, &greeting.record.bytes())
-    }
-
-    /// The peer speaks another protocol, which it would notice by wrong bytes only.
-    fn refuse_ofi_rxm(&mut self, handle: Handle) -> Result<()> {
-        if let Some(from) = self.conns.get(handle).and_then(|conn| conn.from) {
-            fabric_core::warn!(
-                "tcp",
-                Subsys::EpCtrl,
-                "{from} is refused: it speaks the protocol of the provider tcp;ofi_rxm, and this is tcp"
-            );
-        }
-        self.refuse_with(handle, &[])
     }
 
     pub(super) fn refuse_with(&mut self, handle: Handle, data: &[u8]) -> Result<()> {
@@ -247,6 +243,16 @@ impl<L: Lock, N: Net> Engine<L, N> {
 }
 
 impl<L: Lock> Core<L> {
+    /// Whose protocol an endpoint speaks; `None` for a connected one, which speaks its program's.
+    pub(super) fn speaker(&self, ep: Handle) -> Option<Speaker> {
+        let state = self.eps.get(ep)?;
+        match (&state.msg, state.layer) {
+            (Some(_), _) => None,
+            (None, Some(_)) => Some(Speaker::OfiRxm),
+            (None, None) => Some(Speaker::Tcp),
+        }
+    }
+
     /// What an endpoint says when it connects.
     pub(super) fn request(&self, ep: Handle) -> Result<CmMessage> {
         let state = self.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;

@@ -16,6 +16,7 @@ use fabric_core::{
 use super::{
     Core, Engine, Identity,
     conn::{Conn, Current, Layered, Pieces, Sink, State},
+    failed::Failed,
     handshake::send_whole,
     leaving::Leave,
     receive::{Begun, Broken},
@@ -89,9 +90,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let state = self.core.eps.get(ep).ok_or(Errno::EOPBADSTATE)?;
         let (local, patience) = (state.local.map(SocketAddress::get), state.limits.connect);
         let stream = self.net.connect(local, to.get())?;
-        let deadline = self.net.now() + patience;
+        let now = self.net.now();
+        let deadline = now + patience;
         let mut conn = Conn::new(stream, ep, PeerId::MAX, State::Connecting);
-        conn.deadline = Some(deadline);
+        (conn.begun, conn.deadline) = (Some(now), Some(deadline));
         conn.layer =
             Some(Layered { token: token.0, to: Some(to), words: words.to_vec(), paused: false });
         let handle = self.adopt(conn)?;
@@ -299,11 +301,10 @@ impl<L: Lock> Core<L> {
 
     /// A connection could not be made. One that was asked for by the peer has come up at once, or
     /// nobody has heard of it.
-    pub(super) fn layer_refused(&mut self, layer: &Layered, state: State, reason: Errno) {
-        // A peer that closes has been there; one that is silent has gone.
-        let met = state == State::Requested && reason != Errno::ETIMEDOUT;
-        let data = if state == State::Requested { layer.words.clone() } else { Vec::new() };
-        self.layer.push(Event::Refused { conn: Token(layer.token), data, reason, met });
+    pub(super) fn layer_refused(&mut self, layer: &Layered, failed: Failed) {
+        let data = if failed.was_taken() { layer.words.clone() } else { Vec::new() };
+        let (conn, reason, met) = (Token(layer.token), failed.reason, failed.met());
+        self.layer.push(Event::Refused { conn, data, reason, met });
     }
 
     /// A connection has ended.

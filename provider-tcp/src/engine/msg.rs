@@ -7,6 +7,7 @@ use fabric_core::{
     Errno, Result,
     eq::{ErrorEvent, Event, EventQueue},
     lock::Lock,
+    log::Subsys,
     matching::PeerId,
     slab::Handle,
 };
@@ -14,6 +15,7 @@ use fabric_core::{
 use super::{
     Core, Engine, Identity,
     conn::{Conn, State},
+    failed::Failed,
     handshake::send_whole,
     timers::Due,
 };
@@ -119,7 +121,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
         eq: Arc<EventQueue>,
         patience: Duration,
     ) -> Result<()> {
-        let deadline = self.net.now() + patience;
+        let now = self.net.now();
+        let deadline = now + patience;
         let state = self.core.eps.get_mut(ep).ok_or(Errno::EOPBADSTATE)?;
         let local = state.local.filter(|local| local.family() == to.family());
         let msg = state.msg.as_mut().ok_or(Errno::ENOSYS)?;
@@ -132,7 +135,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let to = state.peers.get(peer as usize).map_or(to, |peer| peer.address);
         let begun = self.net.connect(local.map(SocketAddress::get), to.get()).and_then(|stream| {
             let mut conn = Conn::new(stream, ep, PEER, State::Connecting);
-            conn.deadline = Some(deadline);
+            (conn.begun, conn.deadline) = (Some(now), Some(deadline));
             self.adopt(conn)
         });
         match begun {
@@ -143,7 +146,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 }
             }
             Err(reason) => {
-                self.core.refused(ep, reason);
+                self.core.refused(ep, Failed::at_once(reason));
             }
         }
         Ok(())
@@ -171,7 +174,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         match begun {
             Ok(handle) => self.up(handle, Vec::new()),
             Err(reason) => {
-                self.core.refused(ep, reason);
+                self.core.refused(ep, Failed::at_once(reason));
             }
         }
         Ok(())
@@ -231,12 +234,19 @@ impl<L: Lock> Core<L> {
     }
 
     /// A connected endpoint's hand-shake has failed; `false` for other endpoints.
-    pub(super) fn refused(&mut self, ep: Handle, reason: Errno) -> bool {
+    pub(super) fn refused(&mut self, ep: Handle, failed: Failed) -> bool {
         let Some(state) = self.eps.get_mut(ep) else { return false };
         let Some(msg) = &mut state.msg else { return false };
         msg.phase = Phase::Ended;
+        // The program itself may have called it off.
+        if let Some(peer) = state.peers.get(PEER as usize)
+            && failed.reason != Errno::ECANCELED
+        {
+            let (to, words) = (peer.address, failed.words(peer.address));
+            fabric_core::warn_few!("tcp", Subsys::EpCtrl, "{to} has not been connected: {words}");
+        }
         let err_data = Arc::from(std::mem::take(&mut msg.refusal));
-        let error = ErrorEvent { err_data, ..ErrorEvent::new(msg.object, 0, reason) };
+        let error = ErrorEvent { err_data, ..ErrorEvent::new(msg.object, 0, failed.reason) };
         if let Some(eq) = &msg.eq {
             eq.push_error(error);
         }

@@ -61,7 +61,13 @@ impl<L: Lock, N: Net> Engine<L, N> {
             State::Accepted => {
                 self.greet(handle);
             }
-            State::Requested => return self.still_no_answer(handle),
+            State::Requested => {
+                self.greet(handle);
+                if self.conns.get(handle).is_some_and(late) {
+                    self.still_no_answer(handle);
+                }
+                return;
+            }
             State::Waiting | State::Open => {}
         }
         if self.conns.get(handle).is_some_and(late) {
@@ -69,16 +75,23 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
     }
 
+    /// A program that asks for one connection hears of its end. Operations of reliable datagrams wait
+    /// for as long as their peer computes.
     fn still_no_answer(&mut self, handle: Handle) {
+        let to = self.target(handle);
         let Some(conn) = self.conns.get_mut(handle) else { return };
         conn.deadline = None;
         let Some(ep) = self.core.eps.get(conn.ep) else { return };
-        let Some(peer) = ep.peers.get(conn.peer as usize) else { return };
-        let (to, patience) = (peer.address, ep.limits.connect.as_secs());
-        fabric_core::warn!(
+        if ep.msg.is_some() {
+            return self.down(handle, Errno::ETIMEDOUT);
+        }
+        let Some(to) = to else { return };
+        let patience = ep.limits.connect.as_secs();
+        fabric_core::warn_few!(
             "tcp",
             Subsys::EpCtrl,
-            "{to} is connected, but has not answered for {patience} s: it makes no progress, or is no fabric endpoint"
+            "{to} is connected, but has not answered for {patience} s: it makes no progress, or is no \
+             fabric endpoint; what was posted to it waits"
         );
     }
 

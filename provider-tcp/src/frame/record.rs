@@ -2,7 +2,7 @@
 //!
 //! Behind it, peers of our own kind put an [extension](super::extension); others ignore that.
 
-use core::num::NonZeroU32;
+use core::{fmt, num::NonZeroU32};
 
 use super::{
     Endian,
@@ -42,15 +42,86 @@ pub struct RecordError {
     pub found: usize,
 }
 
-/// Whether user data is what an endpoint of `tcp;ofi_rxm` connects with. Its messages cannot be
-/// told from others later, so this is the place to turn it away.
-pub fn is_ofi_rxm(request: &[u8]) -> bool {
-    request.len() == OFI_RXM_REQUEST && request[2..4] == OFI_RXM_VERSIONS
+/// The providers of reliable datagrams over TCP. Their messages cannot be told from each other later,
+/// so that it takes the hand-shake to keep them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// `tcp`.
+    Tcp,
+    /// `tcp;ofi_rxm`.
+    OfiRxm,
 }
 
-/// Bytes of such a request, and its versions of the protocol and of flow control.
+/// Bytes of a request of `tcp;ofi_rxm`, and its versions of the protocol and of flow control.
 const OFI_RXM_REQUEST: usize = 24;
 const OFI_RXM_VERSIONS: [u8; 2] = [4, 3];
+
+/// How a request of the other provider is refused: a refusal of `tcp;ofi_rxm`, and behind it who says
+/// so. Endpoints of `tcp` look at no refusal.
+const ELSE: [u8; 2] = [1, 1];
+const MARK: [u8; 2] = *b"Pc";
+
+impl Speaker {
+    /// Whose request this is, if it shows: a record alone or with an extension, or the like of
+    /// `tcp;ofi_rxm`.
+    pub fn of_request(data: &[u8]) -> Option<Self> {
+        let record = data.split_first_chunk::<RECORD_LEN>();
+        if record.is_some_and(|(_, rest)| rest.is_empty() || Extension::parse(rest).is_some()) {
+            return Some(Self::Tcp);
+        }
+        let layered = data.len() == OFI_RXM_REQUEST && data[2..4] == OFI_RXM_VERSIONS;
+        layered.then_some(Self::OfiRxm)
+    }
+
+    /// What an endpoint of this provider says to one of the other.
+    pub const fn refusal(self) -> [u8; 5] {
+        let speaker = match self {
+            Self::Tcp => 1,
+            Self::OfiRxm => 2,
+        };
+        [ELSE[0], ELSE[1], MARK[0], MARK[1], speaker]
+    }
+
+    /// Who has refused a request of `asker`, if it is another than that.
+    pub fn of_refusal(data: &[u8], asker: Self) -> Option<Self> {
+        let told = [Self::Tcp, Self::OfiRxm].into_iter().find(|told| told.refusal() == *data);
+        // Nobody else refuses in two bytes, of which the second is a reason.
+        let short = || matches!(data, [1, 0..=2]).then_some(Self::OfiRxm);
+        told.or_else(short).filter(|told| *told != asker)
+    }
+
+    /// What is to be done where an endpoint of this provider has met one of `other`.
+    pub const fn advice(self, other: Self) -> Advice {
+        Advice { own: self, other }
+    }
+}
+
+impl fmt::Display for Speaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::OfiRxm => "tcp;ofi_rxm",
+        })
+    }
+}
+
+/// Two endpoints of different providers, in words.
+#[derive(Clone, Copy, Debug)]
+pub struct Advice {
+    own: Speaker,
+    other: Speaker,
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { own, other } = self;
+        write!(
+            f,
+            "its provider is {other}, and this one {own}: choose one for both sides \
+             (FI_PROVIDER='tcp;ofi_rxm', or FI_PROVIDER=^ofi_rxm for tcp alone)"
+        )
+    }
+}
 
 /// What an endpoint says about itself, and about its peer in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +262,31 @@ mod tests {
         for answer in 0..=u8::MAX {
             assert_eq!(rendezvous_allowed(answer, Endian::Native), answer == 0x81);
             assert!(!rendezvous_allowed(answer, Endian::Swapped));
+        }
+    }
+
+    #[test]
+    fn the_other_provider_is_known_by_its_shape() {
+        let record = Record::request(1027, NONCE);
+        let layered = [1, 2, 4, 3, 9, 9, 2, 0, 0, 64, 0, 0, 0, 16, 0, 0, 1, 0, 0, 0, 7, 7, 0, 0];
+        assert_eq!(Speaker::of_request(&layered), Some(Speaker::OfiRxm));
+        assert_eq!(Speaker::of_request(&record.bytes()), Some(Speaker::Tcp));
+        for boot in [None, Some([7; 16])] {
+            let extension = Some(Extension { boot, ..Extension::new(5) });
+            let data = Greeting { record, extension }.user_data();
+            assert_eq!(Speaker::of_request(data.as_slice()), Some(Speaker::Tcp));
+        }
+        for len in (0..24).filter(|len| *len != RECORD_LEN) {
+            assert_eq!(Speaker::of_request(&layered[..len]), None, "{len}");
+        }
+        let refused = |data: &[u8]| {
+            [Speaker::Tcp, Speaker::OfiRxm].map(|asker| Speaker::of_refusal(data, asker))
+        };
+        assert_eq!(refused(&Speaker::Tcp.refusal()), [None, Some(Speaker::Tcp)]);
+        assert_eq!(refused(&Speaker::OfiRxm.refusal()), [Some(Speaker::OfiRxm), None]);
+        assert_eq!(refused(&[1, 2]), [Some(Speaker::OfiRxm), None]);
+        for data in [&[][..], &[1], &[1, 3], &[1, 1, b'P', b'c', 3], &record.bytes()] {
+            assert_eq!(refused(data), [None, None], "{data:?}");
         }
     }
 

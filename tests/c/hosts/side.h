@@ -151,6 +151,8 @@ static inline const char *provider(void) {
 
 static inline int is_shm(void) { return strcmp(provider(), "shm") == 0; }
 
+static inline int is_layered(void) { return strstr(provider(), "ofi_rxm") != NULL; }
+
 /* Over a network: the address to listen at, NULL for one that the provider chooses. */
 static const char *own_node = "127.0.0.1";
 

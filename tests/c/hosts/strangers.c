@@ -56,8 +56,6 @@ static size_t good_layered_request(unsigned char *out) {
     return len;
 }
 
-static int is_layered(void) { return strstr(provider(), "ofi_rxm") != NULL; }
-
 /* Waits for the other end's end, with progress. Returns what was read before. */
 static size_t read_to_end(struct side *side, int fd, unsigned char *in, size_t room,
                           double seconds) {
@@ -225,7 +223,7 @@ static void layered(void) {
     own_fds++;
     say(fd, bytes, request(bytes, data, sizeof data));
     size_t got = read_to_end(&side, fd, in, sizeof in, 1);
-    CHECK(got == HEAD && in[0] == 3 && in[1] == 6);
+    CHECK(got > HEAD && in[0] == 3 && in[1] == 6);
     close(fd);
     own_fds--;
     is_served(&side, other);

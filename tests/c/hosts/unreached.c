@@ -2,42 +2,9 @@
  * fails by name and in words, and the log has one line that tells why. */
 #include <grp.h>
 
-#include "side.h"
+#include "log.h"
 
 enum { NOBODY = 65534 };
-
-static char log_path[64];
-
-/* Lines of the log that have both words in them. */
-static int lines_with(const char *one, const char *two) {
-    char line[4096];
-    int count = 0;
-    FILE *file = fopen(log_path, "r");
-    if (!file)
-        return 0;
-    while (fgets(line, sizeof line, file))
-        count += strstr(line, one) && strstr(line, two);
-    fclose(file);
-    return count;
-}
-
-static void check_lines(int wanted, const char *one, const char *two) {
-    int found = lines_with(one, two);
-    if (found != wanted)
-        FAIL("%d lines with \"%s\" and \"%s\", not %d", found, one, two, wanted);
-}
-
-/* Sends the log of this process to a file, which must be new. */
-static void open_log(void) {
-    snprintf(log_path, sizeof log_path, "/tmp/percale-unreached.%d", (int)getpid());
-    unlink(log_path);
-    setenv("FI_LOG_LEVEL", "warn", 1);
-    setenv("FI_LOG_LOCATION", log_path, 1);
-    /* The first line opens it, before descriptors are counted. */
-    struct fi_info *none;
-    CHECK(fi_getinfo(FI_VERSION(99, 0), NULL, NULL, 0, NULL, &none) < 0);
-    check_lines(1, "<warn>", "");
-}
 
 /* A send that fails with `err`; its error names the peer and has words. */
 static void fails(struct side *side, const char *name, int err, const char *word) {
@@ -100,7 +67,7 @@ static int stranger(struct other other) {
     fails(&side, "fi_shm://hosts.unreached.parent", FI_ECONNREFUSED, "of this user");
     check_lines(1, "fi_shm://hosts.unreached.parent", "is user 0's");
     close_side(&side);
-    unlink(log_path);
+    close_log();
     return 0;
 }
 
@@ -183,6 +150,6 @@ int main(int argc, char **argv) {
     } else {
         FAIL("no case \"%s\"", argv[1]);
     }
-    unlink(log_path);
+    close_log();
     return 0;
 }

@@ -53,6 +53,14 @@ fn two_reach_for_each_other_at_once() {
     program("restarts").run(&["crossing", if long() { "2000" } else { "200" }]);
 }
 
+/// What answers nothing, closes at once, speaks for another provider, or is nowhere at all.
+#[test]
+fn what_is_no_peer_is_told_apart() {
+    for case in ["silent", "closing", "port-zero", "other", "descriptors"] {
+        program("misfits").run(&[case]);
+    }
+}
+
 /// 40 descriptors, 200 clients one by one and 60 at once.
 #[test]
 fn a_server_without_descriptors_turns_clients_away() {
