@@ -1,6 +1,6 @@
 //! SETUP. Typing mistakes: `FI_*` variables that nobody reads and that nearly are one of ours.
 
-use std::sync::Once;
+use std::{fmt, sync::Once};
 
 use super::{
     Where, conf, defined,
@@ -19,8 +19,18 @@ pub struct Suspect {
     pub name: String,
     /// Where it is set.
     pub origin: Where,
-    /// What was probably meant.
-    pub meant: String,
+    /// What was probably meant; `None`: it resembles nothing, and may be for somebody else.
+    pub meant: Option<String>,
+}
+
+impl fmt::Display for Suspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is set ({}), but no such variable is read", self.name, self.origin)?;
+        match &self.meant {
+            Some(meant) => write!(f, "; did you mean {meant}?"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Looks at the whole environment, and at the file.
@@ -32,7 +42,8 @@ pub fn suspects() -> Vec<Suspect> {
     found
 }
 
-/// Warns of each suspect and of each value that is refused, once per process.
+/// Warns of each misspelt variable and of each value that is refused, once per process. What
+/// resembles nothing may be for somebody else, and is told to those who want to know everything.
 pub fn warn_of_mistakes() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -45,10 +56,15 @@ pub fn warn_of_mistakes() {
         if let Some(fault) = TcpPorts::in_force().fault {
             log::of_settings(format_args!("{fault}"));
         }
-        for Suspect { name, origin, meant } in suspects() {
-            log::of_settings(format_args!(
-                "{name} is set ({origin}), but no such variable is read; did you mean {meant}?"
-            ));
+        let (misspelt, others): (Vec<Suspect>, Vec<Suspect>) =
+            suspects().into_iter().partition(|suspect| suspect.meant.is_some());
+        for suspect in misspelt {
+            log::of_settings(format_args!("{suspect}"));
+        }
+        let names: Vec<&str> = others.iter().map(|suspect| suspect.name.as_str()).collect();
+        if !names.is_empty() {
+            let names = names.join(", ");
+            crate::info!("core", log::Subsys::Core, "set, and read by nobody here: {names}");
         }
     });
 }
@@ -63,9 +79,9 @@ fn among(names: impl Iterator<Item = String>, origin: Where, known: &[String]) -
     names
         .filter(|name| name.starts_with("FI_"))
         .filter(|name| !known.contains(name) && !ELSEWHERE.contains(&name.as_str()))
-        .filter_map(|name| {
-            let meant = nearest(&name, known.iter().map(String::as_str))?.to_owned();
-            Some(Suspect { name, origin, meant })
+        .map(|name| {
+            let meant = nearest(&name, known.iter().map(String::as_str)).map(str::to_owned);
+            Suspect { name, origin, meant }
         })
         .collect()
 }
@@ -104,21 +120,25 @@ mod tests {
             "FI_PROVIDER_PATH",
             "FI_HMEM",
             "FI_MLX_TLS",
-            "FI_UCX_EP_FLUSH",
+            "FI_TCP_INTERFACES",
             "FI_OFI_RXM_TX_SIZE",
             "FI_TCP_IFACE",
             "PATH",
         ];
         let found = among(set.iter().map(ToString::to_string), Where::Environment, &known);
-        let found: Vec<_> = found.iter().map(|s| (s.name.as_str(), s.meant.as_str())).collect();
+        let found: Vec<_> = found.iter().map(|s| (s.name.as_str(), s.meant.as_deref())).collect();
         assert_eq!(
             found,
             [
-                ("FI_PROVIDERS", "FI_PROVIDER"),
-                ("FI_LOG_LEVELL", "FI_LOG_LEVEL"),
-                ("FI_SHM_TXSIZE", "FI_SHM_TX_SIZE"),
+                ("FI_PROVIDERS", Some("FI_PROVIDER")),
+                ("FI_LOG_LEVELL", Some("FI_LOG_LEVEL")),
+                ("FI_SHM_TXSIZE", Some("FI_SHM_TX_SIZE")),
+                ("FI_MLX_TLS", None),
+                ("FI_TCP_INTERFACES", None),
             ]
         );
+        let suspect = Suspect { name: "FI_X".into(), origin: Where::Environment, meant: None };
+        assert_eq!(suspect.to_string(), "FI_X is set (environment), but no such variable is read");
         assert_eq!(distance("kitten", "sitten"), 1);
         assert_eq!(distance("", "ab"), 2);
     }

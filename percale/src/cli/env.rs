@@ -74,10 +74,7 @@ pub(super) fn table() -> String {
         }
     }
     for suspect in suspects() {
-        wrong.push_str(&format!(
-            "{} is set ({}) but not read; did you mean {}?\n",
-            suspect.name, suspect.origin, suspect.meant
-        ));
+        wrong.push_str(&format!("{suspect}\n"));
     }
     for fault in faults() {
         wrong.push_str(&format!("{}: {fault}\n", Where::File));
