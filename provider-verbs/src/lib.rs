@@ -47,6 +47,10 @@ impl Source for VerbsSource {
         NAME
     }
 
+    fn touches_devices(&self) -> bool {
+        true
+    }
+
     /// Ports come up and go down, also between discovery and the opening of a fabric.
     fn has_fabric(&self, name: &str) -> bool {
         name.starts_with("IB-0x") || name == "Ethernet-iWARP"
@@ -64,6 +68,10 @@ pub struct VerbsRxmSource;
 impl Source for VerbsRxmSource {
     fn name(&self) -> &str {
         RXM_NAME
+    }
+
+    fn touches_devices(&self) -> bool {
+        true
     }
 
     fn has_fabric(&self, name: &str) -> bool {

@@ -77,6 +77,12 @@ impl ProviderFilter {
         !self.hides() && self.0.is_some() && self.may_offer(core)
     }
 
+    /// The first entry of a list of what is shown that is a layer alone, which shows nothing.
+    pub fn bare_layer(&self) -> Option<&str> {
+        let list = self.0.as_ref().filter(|list| !list.hide)?;
+        list.names.iter().map(String::as_str).find(|name| name.split(';').all(is_layer))
+    }
+
     /// Entries that name no provider.
     pub fn strangers(&self, cores: &[&str]) -> Vec<&str> {
         self.0.as_ref().map_or_else(Vec::new, |list| strangers(&list.names, cores))

@@ -19,6 +19,7 @@ use std::{
 
 pub use filter::{NameWish, ProviderFilter};
 pub use hints::satisfy;
+use rejection::Distance;
 pub use rejection::{Names, Rejection, format_name};
 pub use request::Request;
 
@@ -53,6 +54,12 @@ pub trait Source: Send + Sync {
     /// share, and are offered with to programs that ask for one.
     fn gained_by_sharing(&self) -> Flags {
         Flags::empty()
+    }
+
+    /// Whether asking it touches devices. Such a provider is not asked against the user's will, not even
+    /// to tell what it would offer.
+    fn touches_devices(&self) -> bool {
+        false
     }
 
     /// Whether offers to some request have a fabric of this name, although the listing has none: one
@@ -134,12 +141,17 @@ pub fn getinfo(
     let cores = Cores::of(sources);
     warn_of_strangers(&cores);
     if let Some(stranger) = filter.strangers(&cores.known).first() {
-        misses.push(vec![Rejection::no_such(FILTER, stranger, &cores.included)]);
+        misses.push(Miss::of(vec![Rejection::no_such(FILTER, stranger, &cores.included)]));
+    }
+    if let Some(layer) = filter.bare_layer() {
+        let names: Vec<&str> = sources.iter().map(|source| source.name()).collect();
+        misses.push(Miss::of(vec![Rejection::bare_layer(layer, &names)]));
     }
     let wish = name_hint(request).map(NameWish::parse).unwrap_or_default();
     if let Some(stranger) = wish.strangers(&cores.known).first() {
-        misses.push(vec![Rejection::no_such(NAME_HINT, stranger, &cores.included)]);
+        misses.push(Miss::of(vec![Rejection::no_such(NAME_HINT, stranger, &cores.included)]));
     }
+    let mut hidden = Vec::new();
     for source in sources {
         // Another name than those that were asked for is no news.
         let core = core_of(source.name());
@@ -151,13 +163,21 @@ pub fn getinfo(
             continue;
         }
         if !filter.may_offer(core) {
-            misses.push(vec![Rejection::hidden(source.name(), filter)]);
+            hidden.push(*source);
             continue;
         }
         match probe(*source, request) {
             Ok(offers) => collect(*source, offers, request, filter, &mut found, &mut misses),
-            Err(rejection) => misses.push(vec![*rejection]),
+            Err(rejection) => misses.push(Miss::of(vec![*rejection])),
         }
+    }
+    for source in hidden {
+        let distance = if found.is_empty() && !filter.hides() && !source.touches_devices() {
+            hidden_distance(probe(source, request).unwrap_or_default().iter(), request)
+        } else {
+            Distance::Name
+        };
+        misses.push(Miss { distance, reasons: vec![Rejection::hidden(source.name(), filter)] });
     }
     let report = nearest_first(misses);
     // Why the others do not fit is news only where none does.
@@ -235,19 +255,20 @@ fn collect(
     request: &Request<'_>,
     filter: &ProviderFilter,
     found: &mut Vec<Info>,
-    misses: &mut Vec<Vec<Rejection>>,
+    misses: &mut Vec<Miss>,
 ) {
     for offer in offers {
         let name = offer.fabric.as_ref().and_then(|f| f.prov_name.as_deref()).unwrap_or_default();
         if !filter.shows(name) {
-            misses.push(vec![Rejection::hidden(name, filter)]);
+            let distance = hidden_distance([&offer], request);
+            misses.push(Miss { distance, reasons: vec![Rejection::hidden(name, filter)] });
             continue;
         }
         match satisfy(&offer, request) {
             Ok(info) => found.push(info),
             Err(mut reasons) => {
                 advise_sharing(source.gained_by_sharing(), &offer, request, &mut reasons);
-                misses.push(reasons);
+                misses.push(Miss::of(reasons));
             }
         }
     }
@@ -279,12 +300,37 @@ fn advise_sharing(gained: Flags, offer: &Info, request: &Request<'_>, reasons: &
     }
 }
 
+/// An offer that is not made, or a provider that makes none.
+#[derive(Debug)]
+struct Miss {
+    distance: Distance,
+    reasons: Vec<Rejection>,
+}
+
+impl Miss {
+    /// One that is as far as its first reason.
+    fn of(reasons: Vec<Rejection>) -> Self {
+        let distance = reasons.first().map_or(Distance::Away, Rejection::distance);
+        Self { distance, reasons }
+    }
+}
+
+/// What only the variable hides is as near as its value; what would not fit without it either is
+/// furthest away.
+fn hidden_distance<'a>(
+    offers: impl IntoIterator<Item = &'a Info>,
+    request: &Request<'_>,
+) -> Distance {
+    let fits = offers.into_iter().any(|offer| satisfy(offer, request).is_ok());
+    if fits { Distance::Mistake } else { Distance::Beyond }
+}
+
 /// An offer that fails in one point is nearer than one that fails in many, and further away is what
 /// no hint can bring. Several offers of a provider often fail alike; each reason is told once.
-fn nearest_first(mut misses: Vec<Vec<Rejection>>) -> Vec<Rejection> {
-    misses.sort_by_key(|reasons| (reasons.first().map(Rejection::distance), reasons.len()));
+fn nearest_first(mut misses: Vec<Miss>) -> Vec<Rejection> {
+    misses.sort_by_key(|miss| (miss.distance, miss.reasons.len()));
     let mut report: Vec<Rejection> = Vec::new();
-    for rejection in misses.into_iter().flatten() {
+    for rejection in misses.into_iter().flat_map(|miss| miss.reasons) {
         match report.iter_mut().find(|told| told.is_like(&rejection)) {
             Some(told) => told.add_domains(rejection.domains),
             None => report.push(rejection),

@@ -80,7 +80,22 @@ impl Rejection {
             Some(near) => format!("there is no such provider; did you mean {near}?"),
             None => "there is no such provider; name one of those offered".to_owned(),
         };
-        Self { wanted: name.to_owned(), ..Self::unavailable("core", attribute, offered, fix) }
+        Self { wanted: name.to_owned(), ..Self::unavailable(SELECTION, attribute, offered, fix) }
+    }
+
+    /// A layer in the variable, without what it is over.
+    pub(super) fn bare_layer(layer: &str, names: &[&str]) -> Self {
+        let over: Vec<&str> = names
+            .iter()
+            .copied()
+            .filter(|name| name.split(';').skip(1).any(|part| part.eq_ignore_ascii_case(layer)))
+            .collect();
+        let fix = match over.first() {
+            Some(name) => format!("it is a layer: name what it is over, too, as in '{name}'"),
+            None => "there is no such layer; name one of the providers".to_owned(),
+        };
+        let offered = over.join(", ");
+        Self { wanted: layer.to_owned(), ..Self::unavailable(SELECTION, FILTER, offered, fix) }
     }
 
     pub(super) fn failed(provider: &str) -> Self {
@@ -121,14 +136,33 @@ impl Rejection {
         }
     }
 
-    /// How far away the offer is: other hints, another name, another machine or release.
-    pub(super) fn distance(&self) -> u8 {
+    /// How far away the offer is, by this reason alone.
+    pub(super) fn distance(&self) -> Distance {
         match self.attribute {
-            FILTER | NAME_HINT => 1,
-            _ if self.ep_type == EpType::Unspec => 2,
-            _ => 0,
+            FILTER | NAME_HINT if self.provider == SELECTION => Distance::Mistake,
+            FILTER | NAME_HINT => Distance::Name,
+            _ if self.ep_type == EpType::Unspec => Distance::Away,
+            _ => Distance::Hints,
         }
     }
+}
+
+/// Whose name reasons bear that are no provider's.
+const SELECTION: &str = "core";
+
+/// How far away an offer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Distance {
+    /// A wrong name alone is in the way.
+    Mistake,
+    /// Other hints bring it.
+    Hints,
+    /// Another name may.
+    Name,
+    /// Another machine or release.
+    Away,
+    /// A name is in the way, and more.
+    Beyond,
 }
 
 /// The C name of an endpoint type, or its number.

@@ -108,6 +108,57 @@ fn nearest_miss_first() {
     assert_eq!(error.rejections()[0].fix, "do without FI_REMOTE_COMM");
 }
 
+/// What only the variable hides comes before what does not fit, and that before what is hidden and
+/// would not fit either; devices are left alone.
+#[test]
+fn nearest_miss_first_where_the_variable_hides_some() {
+    struct Devices;
+    impl Source for Devices {
+        fn name(&self) -> &str {
+            "verbs"
+        }
+        fn touches_devices(&self) -> bool {
+            true
+        }
+        fn offers(&self, _: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
+            unreachable!("the user does not want it")
+        }
+    }
+    let fitting = Fixed::one("tcp", named("tcp", shm()));
+    let unfit = Fixed::one("far", Info { caps: Flags::MSG, ..named("far", needy()) });
+    let shown = Fixed::one("shm", Info { caps: Flags::MSG, ..shm() });
+    let mut wish = hints();
+    wish.caps = Flags::TAGGED;
+    wish.fabric = None;
+    wish.domain.as_mut().unwrap().name = None;
+    let request = Request { hints: Some(&wish), ..Request::default() };
+    let order = |filter: &str| {
+        let filter = ProviderFilter::parse(filter);
+        let sources: [&dyn Source; 4] = [&Devices, &unfit, &shown, &fitting];
+        let error = getinfo(&sources, &request, &filter).unwrap_err();
+        error.rejections().iter().map(|r| r.provider.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(order("shm"), ["tcp", "shm", "verbs", "far"]);
+    assert_eq!(order("shmm"), ["core", "tcp", "verbs", "far", "shm"]);
+}
+
+fn named(name: &str, mut info: Info) -> Info {
+    info.fabric.get_or_insert_default().prov_name = Some(name.to_owned());
+    info
+}
+
+#[test]
+fn a_layer_alone_is_no_provider() {
+    let over = Fixed::one("far;ofi_rxm", shm());
+    let filter = ProviderFilter::parse("ofi_rxm");
+    let error = getinfo(&[&over], &Request::default(), &filter).unwrap_err();
+    let first = &error.rejections()[0];
+    assert_eq!((first.attribute, first.offered.as_str()), ("FI_PROVIDER", "far;ofi_rxm"));
+    assert!(first.fix.contains("as in 'far;ofi_rxm'"), "{first}");
+    assert!(ProviderFilter::parse("far;ofi_rxm,^x").bare_layer().is_none());
+    assert!(ProviderFilter::parse("^ofi_rxm").bare_layer().is_none());
+}
+
 #[test]
 fn addresses_of_the_hints() {
     let source = Fixed::one("shm", shm());

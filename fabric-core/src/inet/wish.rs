@@ -20,6 +20,10 @@ pub fn named(provider: &str, request: &Request<'_>) -> Result<Vec<SocketAddress>
     resolve(&names).map_err(|unresolved| {
         let (attribute, wanted, fix) = match &unresolved {
             Unresolved::Service(service) => ("service", service, "give a port number"),
+            Unresolved::Node { node, .. } if node.contains(':') || node.contains(['[', ']']) => {
+                let fix = "give address and port apart, as node and service, and without brackets";
+                ("node", node, fix)
+            }
             Unresolved::Node { node, .. } => ("node", node, "give an address, or a known name"),
         };
         let wanted = format!("{wanted:?}");
