@@ -47,7 +47,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let text = if args.json { json::variables() } else { env::table() };
         return written(print(&text), ExitCode::SUCCESS);
     }
-    let hints = args.wish.hints();
+    // Sizes are those that a program's hints bring, whether or not anything is wished for here.
+    let hints = (args.limits || !args.wish.is_empty()).then(|| args.wish.hints());
     let request =
         Request { version: args.wish.version, hints: hints.as_ref(), ..Request::default() };
     let outcome = getinfo(&SOURCES, &request, &ProviderFilter::from_env());

@@ -49,11 +49,8 @@ impl Wish {
                 .all(|text| text.is_none())
     }
 
-    /// `None` if nothing is wished for.
-    pub(crate) fn hints(&self) -> Option<Info> {
-        if self.is_empty() {
-            return None;
-        }
+    /// As programs give them that take every duty on.
+    pub(crate) fn hints(&self) -> Info {
         let mut hints = Info { caps: self.caps, ..Info::default() };
         all_duties(&mut hints, self.version);
         let domain = hints.domain.get_or_insert_default();
@@ -83,7 +80,7 @@ impl Wish {
             hints.ep.get_or_insert_default().rx_ctx_cnt = SHARED_CONTEXT;
         }
         hints.fabric.get_or_insert_default().prov_name.clone_from(&self.provider);
-        Some(hints)
+        hints
     }
 }
 
