@@ -60,6 +60,17 @@ fn settings_that_are_mistakes() {
 }
 
 #[test]
+fn variables_that_resemble_none() {
+    let Some((text, status)) = report(&[], &[("FI_TCP_INTERFACES", "eth0")]) else { return };
+    assert_eq!(status, 0, "{text}");
+    let settings = about(&text, "settings");
+    assert!(
+        settings.starts_with("note") && settings.contains("FI_TCP_INTERFACES is set"),
+        "{text}"
+    );
+}
+
+#[test]
 fn copies_that_a_filter_denies() {
     let denied = scratch("doctor-denied");
     compile("doctor/denied.c", &denied);
@@ -77,6 +88,47 @@ fn limits_that_are_low() {
     let Some((text, _)) = report(&low, &[]) else { return };
     assert!(about(&text, "open files").starts_with("warning"), "{text}");
     assert!(about(&text, "file size").contains("small rings"), "{text}");
+}
+
+/// Who may lock as much as it likes is told so, whatever the limit is.
+#[test]
+fn memory_that_may_not_be_locked() {
+    let without = ["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock"];
+    let low = words(&[&without[..], &["prlimit", "--memlock=65536:65536"]].concat());
+    let tried = Command::new(&low[0]).args(&low[1..]).arg("true").status();
+    if !tried.is_ok_and(|status| status.success()) {
+        eprintln!("setpriv cannot drop a capability here");
+        return;
+    }
+    let Some((text, _)) = report(&low, &[]) else { return };
+    let found = about(&text, "locked memory");
+    assert!(found.contains("64 KiB") && found.contains("ulimit -l"), "{text}");
+}
+
+/// A device of the kernel's, as it shows it, and no library that speaks to it.
+#[test]
+fn devices_without_a_library() {
+    let script = "port=/sys/class/infiniband/rxe0/ports/1
+        mount -t tmpfs none /sys/class && mkdir -p $port && echo '4: ACTIVE' >$port/state || exit 9
+        for library in $(ldconfig -p | sed -n 's/.*libibverbs.so.1 .*=> //p'); do
+            mount --bind /dev/null \"$(readlink -f \"$library\")\"
+        done
+        exec \"$@\"";
+    let Some(alone) = unshare(&["--mount", "--net", "sh", "-c", script, "sh"]) else { return };
+    let Some((text, status)) = report(&alone, &[]) else { return };
+    assert!(about(&text, "RDMA libraries").contains("not found: libibverbs.so.1"), "{text}");
+    assert_eq!(status, 1, "{text}");
+}
+
+#[test]
+fn a_host_without_ipv4() {
+    let script =
+        "ip link set lo up && ip link add d0 type dummy || ip link add d0 type veth peer d1
+        ip link set d0 up; ip link set d1 up 2>/dev/null
+        ip -6 addr add 2001:db8::1/64 dev d0 nodad && exec \"$@\"";
+    let Some(alone) = unshare(&["--mount", "--net", "sh", "-c", script, "sh"]) else { return };
+    let Some((text, _)) = report(&alone, &[]) else { return };
+    assert!(about(&text, "interfaces").contains("no IPv4 address reaches other hosts"), "{text}");
 }
 
 #[test]

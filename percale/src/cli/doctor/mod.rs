@@ -8,7 +8,10 @@ mod rdma;
 mod selftest;
 mod settings;
 
-use std::{fmt::Write, io::IsTerminal, process::ExitCode};
+use std::{
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
 
 use serde::Serialize;
 
@@ -78,48 +81,11 @@ impl Finding {
         self.details = details;
         self
     }
-}
 
-pub(crate) fn run(args: &Args) -> ExitCode {
-    if let Some(witness) = args.read_from {
-        return if witness.can_be_read() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    }
-    let mut findings = host::check();
-    findings.push(copies::check());
-    findings.push(network::check());
-    findings.extend(rdma::check());
-    findings.push(leftovers::check());
-    findings.push(settings::check());
-    if !args.no_self_test {
-        findings.extend(selftest::check());
-    }
-    let worst = findings.iter().map(|finding| finding.state).max();
-    if args.quiet {
-        findings.retain(|finding| finding.state != State::Ok);
-    }
-    let text = if args.json {
-        // Strings and lists of them cannot fail to become JSON.
-        serde_json::to_string_pretty(&findings).unwrap_or_default() + "\n"
-    } else {
-        let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        report(&findings, colours)
-    };
-    match print(&text) {
-        Ok(()) if worst < Some(State::Problem) => ExitCode::SUCCESS,
-        Ok(()) => ExitCode::FAILURE,
-        Err(e) => {
-            eprintln!("percale: cannot write: {e}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// The findings for people, in the order of the checks.
-fn report(findings: &[Finding], colours: bool) -> String {
-    const INDENT: &str = "                          ";
-    let mut text = String::new();
-    for finding in findings {
-        let (word, colour) = match finding.state {
+    /// For people.
+    fn text(&self, colours: bool) -> String {
+        const INDENT: &str = "                          ";
+        let (word, colour) = match self.state {
             State::Ok => ("ok", "32"),
             State::Note => ("note", "36"),
             State::Warning => ("warning", "33"),
@@ -127,16 +93,60 @@ fn report(findings: &[Finding], colours: bool) -> String {
         };
         let word = format!("{word:<8}");
         let word = if colours { format!("\x1b[{colour}m{word}\x1b[0m") } else { word };
-        // Writing to a text cannot fail.
-        let _ = writeln!(text, "{word} {:<16} {}", finding.check, finding.found);
-        for detail in &finding.details {
-            let _ = writeln!(text, "{INDENT}{detail}");
+        let mut text = format!("{word} {:<16} {}\n", self.check, self.found);
+        let fix = self.fix.as_ref().map(|fix| format!("fix: {fix}"));
+        for line in self.details.iter().chain(&fix) {
+            text.push_str(&format!("{INDENT}{line}\n"));
         }
-        if let Some(fix) = &finding.fix {
-            let _ = writeln!(text, "{INDENT}fix: {fix}");
+        text
+    }
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    if let Some(witness) = args.read_from {
+        return if witness.can_be_read() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    match examine(args) {
+        Ok(worst) if worst < State::Problem => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("percale: cannot write: {e}");
+            ExitCode::FAILURE
         }
     }
-    text
+}
+
+/// Every check in its turn; each is told when it ends, since some take seconds. Returns the worst
+/// state.
+fn examine(args: &Args) -> io::Result<State> {
+    let colours = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let mut worst = State::Ok;
+    let mut kept = Vec::new();
+    let mut tell = |finding: Finding| {
+        worst = worst.max(finding.state);
+        if args.quiet && finding.state == State::Ok {
+            return Ok(());
+        }
+        if args.json {
+            kept.push(finding);
+            return Ok(());
+        }
+        print(&finding.text(colours))
+    };
+    host::check().into_iter().try_for_each(&mut tell)?;
+    tell(copies::check())?;
+    tell(network::check())?;
+    rdma::check().into_iter().try_for_each(&mut tell)?;
+    tell(leftovers::check())?;
+    tell(settings::check())?;
+    if !args.no_self_test {
+        selftest::check().try_for_each(&mut tell)?;
+    }
+    if args.json {
+        // Strings and lists of them cannot fail to become JSON.
+        print(&(serde_json::to_string_pretty(&kept).unwrap_or_default() + "\n"))?;
+    }
+    Ok(worst)
 }
 
 /// A file of `/proc` or `/sys` without its last newline; `None` if there is none.
@@ -149,18 +159,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_has_each_finding_with_its_fix() {
+    fn a_finding_is_told_with_its_fix() {
         let bad = Finding::new("files", State::Warning, "too few")
             .details(vec!["one by one".to_owned()])
             .fix("ulimit -n 4096");
         let findings = [Finding::new("kernel", State::Ok, "6.18"), bad];
-        let text = report(&findings, false);
+        assert_eq!(findings[0].text(false), "ok       kernel           6.18\n");
+        let text = findings[1].text(false);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "ok       kernel           6.18");
-        assert_eq!(lines[1], "warning  files            too few");
-        assert_eq!(lines[2].trim(), "one by one");
-        assert_eq!(lines[3].trim(), "fix: ulimit -n 4096");
-        assert!(report(&findings, true).starts_with("\x1b[32m"));
+        assert_eq!(lines[0], "warning  files            too few");
+        assert_eq!(lines[1].trim(), "one by one");
+        assert_eq!(lines[2].trim(), "fix: ulimit -n 4096");
+        assert!(findings[0].text(true).starts_with("\x1b[32m"));
         let value = serde_json::to_value(&findings).unwrap();
         assert_eq!(value[1]["state"], "warning");
         assert!(value[0].get("fix").is_none());

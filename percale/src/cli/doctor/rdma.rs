@@ -11,6 +11,7 @@ const CLASS: &str = "/sys/class/infiniband";
 const NODES: &str = "/dev/infiniband";
 /// What the verbs provider opens at run time.
 const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
+const INSTALL: &str = "install rdma-core (Debian: libibverbs1 librdmacm1 ibverbs-providers)";
 /// Where systems keep libraries, beside what `LD_LIBRARY_PATH` names.
 const DIRECTORIES: [&str; 8] = [
     "/lib64",
@@ -29,13 +30,25 @@ pub(super) fn is_there() -> bool {
 }
 
 pub(super) fn check() -> Vec<Finding> {
-    if !is_there() {
-        return vec![Finding::new("RDMA devices", State::Note, "none")];
-    }
     let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let mut directories: Vec<PathBuf> = std::env::split_paths(&named).collect();
     directories.extend(DIRECTORIES.map(PathBuf::from));
+    if !is_there() {
+        return vec![none(&missing(&directories))];
+    }
     vec![devices(Path::new(CLASS)), nodes(Path::new(NODES)), libraries(&directories)]
+}
+
+fn none(missing: &[&str]) -> Finding {
+    const CHECK: &str = "RDMA devices";
+    match missing {
+        [] => Finding::new(CHECK, State::Note, "none"),
+        missing => {
+            let found =
+                format!("none; nor is there {}, without which none is used", missing.join(", "));
+            Finding::new(CHECK, State::Note, found).fix(INSTALL)
+        }
+    }
 }
 
 /// The names in a directory, in order.
@@ -147,15 +160,20 @@ fn nodes(directory: &Path) -> Finding {
 
 fn libraries(directories: &[PathBuf]) -> Finding {
     const CHECK: &str = "RDMA libraries";
-    let missing: Vec<&str> = LIBRARIES
-        .into_iter()
-        .filter(|library| !directories.iter().any(|place| place.join(library).exists()))
-        .collect();
+    let missing = missing(directories);
     if missing.is_empty() {
         return Finding::new(CHECK, State::Ok, LIBRARIES.join(", "));
     }
-    Finding::new(CHECK, State::Problem, format!("not found: {}", missing.join(", ")))
-        .fix("install rdma-core (Debian: libibverbs1 librdmacm1 ibverbs-providers)")
+    let found = format!("not found: {}", missing.join(", "));
+    Finding::new(CHECK, State::Problem, found).fix(INSTALL)
+}
+
+/// Libraries that are in none of the directories.
+fn missing(directories: &[PathBuf]) -> Vec<&'static str> {
+    LIBRARIES
+        .into_iter()
+        .filter(|library| !directories.iter().any(|place| place.join(library).is_file()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -204,6 +222,8 @@ mod tests {
         assert!(libraries(&places).found.contains("libibverbs.so.1, librdmacm.so.1"));
         LIBRARIES.iter().for_each(|library| write(&places[0].join(library), ""));
         assert_eq!(libraries(&places).state, State::Ok);
+        assert!(none(&["libibverbs.so.1"]).found.contains("nor is there libibverbs.so.1"));
+        assert!(none(&[]).fix.is_none());
         fs::remove_dir_all(&root).unwrap();
     }
 }
