@@ -206,6 +206,13 @@ pub(crate) fn of_settings(message: fmt::Arguments<'_>) {
     state.replaced.as_ref().unwrap_or(&state.own).write(&record);
 }
 
+/// Whether messages go where the configuration says, and warnings are wanted but nothing beyond them.
+pub(crate) fn is_own_and_warns_only() -> bool {
+    let state = state();
+    let level = state.config.level.unwrap_or(Level::Error);
+    state.replaced.is_none() && level >= Level::Warn && level < Level::Info
+}
+
 /// Milliseconds between two emissions of one rate-limited message (`FI_LOG_INTERVAL`).
 pub fn interval_ms() -> u64 {
     state().config.interval_ms

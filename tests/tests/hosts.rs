@@ -254,6 +254,12 @@ fn the_log_says_why_a_peer_is_not_reached() {
     }
 }
 
+/// Reasons for which nothing fits are told at the end of a program that has found nothing.
+#[test]
+fn who_merely_probes_has_nothing_in_the_log() {
+    Program::new("unreached").run(&["probing"]);
+}
+
 /// Four threads use one endpoint for everything at once.
 #[test]
 fn threads_share_an_endpoint() {

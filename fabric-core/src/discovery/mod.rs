@@ -3,10 +3,12 @@
 //! A provider implements [`Source`]; [`getinfo`] asks each in order, matches its offers against
 //! the hints of a [`Request`] and returns those that fit, shaped as `fi_getinfo(3)` promises. What
 //! does not fit leaves typed [`Rejection`]s, nearest miss first. They are returned when nothing
-//! fits, kept per thread for [`last_report`], and logged at level `warn`, so that a program that
-//! merely probes sees nothing.
+//! fits, kept per thread for [`last_report`], and logged at level `warn`: at once where the user's
+//! choice is in the way, at the program's end where only its hints are, so that who merely probes has
+//! nothing in the log.
 
 mod filter;
+mod held;
 mod hints;
 mod rejection;
 mod request;
@@ -30,7 +32,7 @@ use crate::{
         SHARED_CONTEXT, TxAttr, Version,
     },
     flags::Flags,
-    log::{Level, Subsys},
+    log::Subsys,
     param::{self, known},
 };
 
@@ -181,9 +183,13 @@ pub fn getinfo(
     }
     let report = nearest_first(misses);
     // Why the others do not fit is news only where none does.
-    let level = if found.is_empty() { Level::Warn } else { Level::Info };
-    for rejection in &report {
-        crate::log_at!(level, &rejection.provider, Subsys::Core, "{rejection}");
+    if found.is_empty() {
+        held::tell(&report);
+    } else {
+        held::forget();
+        for rejection in &report {
+            crate::info!(&rejection.provider, Subsys::Core, "{rejection}");
+        }
     }
     REPORT.set(report.clone());
     if found.is_empty() { Err(NoProvider::Rejected(report)) } else { Ok(found) }

@@ -25,9 +25,13 @@ static inline void check_lines(int wanted, const char *one, const char *two) {
         FAIL("%d lines with \"%s\" and \"%s\", not %d", found, one, two, wanted);
 }
 
+static inline void name_log(pid_t pid) {
+    snprintf(log_path, sizeof log_path, "/tmp/percale-hosts.%d", (int)pid);
+}
+
 /* Sends the log of this process to a file, which must be new. */
 static inline void open_log(void) {
-    snprintf(log_path, sizeof log_path, "/tmp/percale-hosts.%d", (int)getpid());
+    name_log(getpid());
     unlink(log_path);
     setenv("FI_LOG_LEVEL", "warn", 1);
     setenv("FI_LOG_LOCATION", log_path, 1);

@@ -134,8 +134,44 @@ static void names(void) {
     close_side(&side);
 }
 
+/* A program that asks for what nobody has, and perhaps for less then, in a process of its own: the
+ * reasons are in the log at its end, if at all. */
+static int asks_for_less(int less) {
+    open_log();
+    struct fi_info *hints = fi_allocinfo(), *info;
+    hints->fabric_attr->prov_name = strdup(provider());
+    hints->caps = FI_MULTICAST;
+    CHECK(fi_getinfo(FI_VERSION(1, 20), NULL, NULL, 0, hints, &info) == -FI_ENODATA);
+    check_lines(0, "FI_MULTICAST", "");
+    if (less) {
+        hints->caps = FI_MSG;
+        OK(fi_getinfo(FI_VERSION(1, 20), NULL, NULL, 0, hints, &info));
+        fi_freeinfo(info);
+    }
+    fi_freeinfo(hints);
+    return 0;
+}
+
+static void probing(void) {
+    for (int less = 0; less < 2; less++) {
+        int status;
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0)
+            exit(asks_for_less(less));
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+        name_log(pid);
+        check_lines(less ? 0 : 1, "caps: wanted FI_MULTICAST", "do without FI_MULTICAST");
+        close_log();
+    }
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
+    if (strcmp(argv[1], "probing") == 0) {
+        probing();
+        return 0;
+    }
     if (strcmp(argv[1], "other-user") == 0) {
         other_user();
         return 0;
