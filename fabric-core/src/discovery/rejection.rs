@@ -90,7 +90,7 @@ impl Rejection {
             .copied()
             .filter(|name| name.split(';').skip(1).any(|part| part.eq_ignore_ascii_case(layer)))
             .collect();
-        let fix = match over.first() {
+        let fix = match over.last() {
             Some(name) => format!("it is a layer: name what it is over, too, as in '{name}'"),
             None => "there is no such layer; name one of the providers".to_owned(),
         };
