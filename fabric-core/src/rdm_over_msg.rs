@@ -45,12 +45,12 @@ use std::{
 };
 
 use self::{
-    credits::Credits, peers::Peers, receive::Body, rendezvous::Transfer, segments::Assembly,
-    transmit::TxOp,
+    credits::Credits, peers::Peers, receive::Arrivals, receive::Body, rendezvous::Transfer,
+    segments::Assembly, transmit::TxOp,
 };
 pub use self::{
     endpoint::MsgRdmEndpoint,
-    transport::{Access, Address, Event, PRIVATE_DATA_MAX, Sent, Token, Transport},
+    transport::{Access, Address, Event, PRIVATE_DATA_MAX, Sent, Taker, Token, Transport},
 };
 use crate::{
     av::Av,
@@ -101,6 +101,8 @@ pub struct Engine<T: Transport, L: Lock> {
     listed: Vec<Handle>,
     /// Connections whose messages are not taken.
     paused: Vec<Handle>,
+    /// Connections whose messages are not to be taken any more.
+    full: Vec<Handle>,
     events: Vec<Event<T>>,
     /// Connections that peers ask for.
     requests: VecDeque<Requested<T>>,
@@ -228,6 +230,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
             conns: Slab::new(usize::MAX),
             listed: Vec::new(),
             paused: Vec::new(),
+            full: Vec::new(),
             events: Vec::new(),
             requests: VecDeque::new(),
             undecided: Vec::new(),
@@ -257,7 +260,11 @@ impl<T: Transport, L: Lock> Engine<T, L> {
     #[inline]
     fn take_events(&mut self) {
         let mut events = std::mem::take(&mut self.events);
-        self.transport.poll(&mut events);
+        let (core, conns, full) = (&mut self.core, &mut self.conns, &mut self.full);
+        self.transport.poll(&mut events, &mut Arrivals { core, conns, full });
+        if !self.full.is_empty() {
+            self.pause_full();
+        }
         for event in events.drain(..) {
             match event {
                 Event::Packet { conn, packet } => self.packet(conn, packet),

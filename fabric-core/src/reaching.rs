@@ -92,6 +92,11 @@ impl Attempts {
         self.give_up.is_some_and(|end| end <= now)
     }
 
+    /// None has failed yet.
+    pub const fn is_first(&self) -> bool {
+        self.failures == 0
+    }
+
     /// Another one follows.
     pub const fn is_pending(&self) -> bool {
         self.retry.is_some()

@@ -60,6 +60,7 @@ use fabric_core::{
     lock::Lock,
     matching::PeerId,
     mem::Payload,
+    rdm_over_msg::Taker,
     slab::{Handle, Slab},
 };
 
@@ -102,7 +103,7 @@ pub(crate) struct Core<L: Lock> {
     /// What of them may be cancelled.
     by_context: Contexts,
     /// What the protocol above has to hear.
-    pub(crate) layer: Vec<layer::Event<L>>,
+    pub(crate) layer: layer::Told<L>,
     /// Staged bytes that leave without waiting for announced ones.
     batch: usize,
 }
@@ -173,7 +174,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 contexts: Slab::new(usize::MAX),
                 ops: Slab::new(usize::MAX),
                 by_context: Contexts::default(),
-                layer: Vec::new(),
+                layer: layer::Told::default(),
                 batch: buffering.batch,
             },
             conns: Slab::new(usize::MAX),
@@ -196,6 +197,12 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// Moves everything forward that can move.
     #[inline]
     pub(crate) fn progress(&mut self) {
+        self.progress_for(&mut ());
+    }
+
+    /// The same; the protocol above takes messages.
+    #[inline]
+    pub(crate) fn progress_for(&mut self, above: &mut impl Taker) {
         self.round = self.round.wrapping_add(1);
         self.habit.comes_back(|| self.net.now());
         if !self.listed.is_empty() {
@@ -209,7 +216,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 at += 1;
                 continue;
             }
-            busy |= self.read(handle);
+            busy |= self.read_for(handle, above);
             if self.conns.get(handle).is_some_and(|conn| conn.idle < IDLE) {
                 at += 1;
             } else if self.hot.get(at) == Some(&handle) {
@@ -218,7 +225,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
         let pause = if busy { ASK_BUSY } else { ASK_IDLE };
         if waiting || self.hot.is_empty() || self.round.is_multiple_of(pause) {
-            self.ask();
+            self.ask(above);
         }
         if !self.listed.is_empty() {
             self.flush();
@@ -226,12 +233,12 @@ impl<L: Lock, N: Net> Engine<L, N> {
     }
 
     /// Asks the net what is ready. The clock is one of the things that may be.
-    fn ask(&mut self) {
+    fn ask(&mut self, above: &mut impl Taker) {
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
         let rang = self.net.ready(&mut ready);
         for event in &ready {
-            self.event(*event);
+            self.event(*event, above);
         }
         self.ready = ready;
         if rang {
@@ -239,7 +246,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
     }
 
-    fn event(&mut self, event: Ready) {
+    fn event(&mut self, event: Ready, above: &mut impl Taker) {
         let handle = Handle::from_raw(event.token);
         if self.conns.get(handle).is_none() {
             // Not a connection, or one that has ended since.
@@ -251,7 +258,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         if event.write {
             self.writable(handle);
         }
-        if event.read && self.read(handle) {
+        if event.read && self.read_for(handle, above) {
             self.heat(handle);
         }
     }

@@ -6,7 +6,7 @@ use std::{
     fmt,
     hash::{BuildHasher, RandomState},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use fabric_core::{
@@ -18,14 +18,15 @@ use fabric_core::{
     mem::Buffers,
     mr::{MrRequest, Region},
     op::RmaIov,
-    rdm_over_msg::{Access, Event, MsgRdmEndpoint, Sent, Token, Transport, packet::Ranges},
+    rdm_over_msg::{Access, Event, MsgRdmEndpoint, Sent, Taker, Token, Transport, packet::Ranges},
     reaching::Verdict,
     slab::Handle,
 };
 
 use crate::{
     address::{SocketAddress, local},
-    engine::{Engine, Ep, Limits, exposed},
+    engine::{Buffering, Engine, Ep, Limits, exposed},
+    frame::head::HEAD_MAX,
     net::{Net, Sockets},
     offer, settings,
     words::words,
@@ -57,6 +58,14 @@ impl<L: Lock> fmt::Debug for Streams<L> {
 /// Pieces of a buffer may have no bytes.
 fn pieces(memory: &Buffers) -> impl Iterator<Item = &fabric_core::op::IoVec> {
     memory.iov().iter().filter(|piece| piece.len != 0)
+}
+
+/// Reads ahead several whole messages, which are taken from there.
+fn buffering(set: Buffering, packet: usize) -> Buffering {
+    const MESSAGES: usize = 4;
+    const MOST: usize = 128 << 10;
+    let whole = (MESSAGES * (packet + HEAD_MAX)).min(MOST);
+    Buffering { ahead: if set.ahead == 0 { 0 } else { set.ahead.max(whole) }, ..set }
 }
 
 impl<L: Lock> Streams<L> {
@@ -105,10 +114,15 @@ impl<L: Lock> Transport for Streams<L> {
         words(err)
     }
 
+    fn connect_timeout() -> Duration {
+        settings::connect_timeout()
+    }
+
     fn open(domain: &Arc<Domain>, info: &Info, packet: usize) -> Result<Self> {
         let options = settings::options();
         let sockets = Sockets::new(options, settings::ports())?;
-        let mut engine = Engine::new(sockets, options.patience, settings::buffering());
+        let buffering = buffering(settings::buffering(), packet);
+        let mut engine = Engine::new(sockets, options.patience, buffering);
         let limits = Limits {
             inject: 0,
             outstanding: usize::MAX,
@@ -188,8 +202,15 @@ impl<L: Lock> Transport for Streams<L> {
     }
 
     #[inline]
-    fn inject(&mut self, conn: Handle, head: &[u8], body: &Buffers, more: bool) -> Result<()> {
-        self.engine.layer_inject(conn, head, body, more)
+    fn inject(
+        &mut self,
+        conn: Handle,
+        head: &[u8],
+        body: &Buffers,
+        more: bool,
+        token: Token,
+    ) -> Result<Sent> {
+        self.engine.layer_inject(conn, head, body, more, token)
     }
 
     fn send(
@@ -236,9 +257,9 @@ impl<L: Lock> Transport for Streams<L> {
     }
 
     #[inline]
-    fn poll(&mut self, events: &mut Vec<Event<Self>>) {
-        self.engine.progress();
-        events.append(&mut self.engine.core.layer);
+    fn poll(&mut self, events: &mut Vec<Event<Self>>, taker: &mut impl Taker) {
+        self.engine.progress_for(taker);
+        self.engine.core.layer.hand_over(events);
     }
 
     fn owes(&mut self) -> usize {

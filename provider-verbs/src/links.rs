@@ -1,7 +1,10 @@
 //! HOT. Reliable connections as the transport of reliable datagrams in another protocol:
 //! `verbs;ofi_rxm`.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use fabric_core::{
     Errno, Result,
@@ -11,14 +14,14 @@ use fabric_core::{
     inet::{SocketAddress, local},
     mem::Buffers,
     op::RmaIov,
-    rdm_over_msg::{Access, Event, MsgRdmEndpoint, Sent, Token, Transport, packet::Ranges},
+    rdm_over_msg::{Access, Event, MsgRdmEndpoint, Sent, Taker, Token, Transport, packet::Ranges},
     slab::Handle,
 };
 
 use crate::{
     endpoint::Port,
     engine::{Engine, Reads, private_data},
-    offer,
+    offer, settings,
     sys::{
         CmId, Mr,
         abi::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE},
@@ -74,6 +77,10 @@ impl Transport for Links {
     const RECEIVES: u32 = 0;
     /// What a write has room for.
     const DATA: usize = size_of::<u32>();
+
+    fn connect_timeout() -> Duration {
+        settings::connect_timeout()
+    }
 
     fn open(domain: &Arc<Domain>, info: &Info, packet: usize) -> Result<Self> {
         let port = Port::of(domain)?;
@@ -139,8 +146,15 @@ impl Transport for Links {
     }
 
     #[inline]
-    fn inject(&mut self, conn: Handle, head: &[u8], body: &Buffers, more: bool) -> Result<()> {
-        self.engine.layer_send(conn, head, body, None, more)
+    fn inject(
+        &mut self,
+        conn: Handle,
+        head: &[u8],
+        body: &Buffers,
+        more: bool,
+        _token: Token,
+    ) -> Result<Sent> {
+        self.engine.layer_send(conn, head, body, None, more).map(|()| Sent::Now)
     }
 
     fn send(
@@ -188,7 +202,7 @@ impl Transport for Links {
     }
 
     #[inline]
-    fn poll(&mut self, events: &mut Vec<Event<Self>>) {
+    fn poll(&mut self, events: &mut Vec<Event<Self>>, _taker: &mut impl Taker) {
         self.engine.progress();
         if let Ok((_, layer)) = self.engine.layer_parts() {
             events.append(&mut layer.events);

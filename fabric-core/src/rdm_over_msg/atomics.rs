@@ -2,7 +2,7 @@
 //! CPU atomics, whole: everything has been checked before the first element changes.
 
 use super::{
-    Conn, Core, Engine, Transport, Work,
+    Conn, Core, Engine, Token, Transport, Work,
     packet::{AtomicRequest, AtomicResponse, HEAD_LEN, Head, RANGES_LEN, Ranges},
     receive::{Broken, NEED_READ, NEED_WRITE},
     transmit::{Phase, TxKind, TxOp},
@@ -146,7 +146,7 @@ impl<T: Transport, L: Lock> Core<T, L> {
         let mut front = [0; HEAD_LEN + RANGES];
         front[..HEAD_LEN].copy_from_slice(head.bytes());
         front[HEAD_LEN..].copy_from_slice(&request.ranges_bytes());
-        transport.inject(conn.link, &front, values, false)?;
+        transport.inject(conn.link, &front, values, false, Token::NOBODY)?;
         op.phase = Phase::Asked;
         self.has_begun(handle);
         Ok(())

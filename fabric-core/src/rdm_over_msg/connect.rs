@@ -48,15 +48,19 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         let Some(request) = self.core.request(peer) else { return };
         let patience = self.core.limits.connect;
         let Some(target) = self.core.peers.get_mut(peer) else { return };
-        if target.conn.is_some() || target.attempts.begin(now, patience).is_none() {
+        if target.conn.is_some() {
             return;
         }
-        let to = target.address;
+        let Some(end) = target.attempts.begin(now, patience) else { return };
+        let (to, is_first) = (target.address, target.attempts.is_first());
         let Some(handle) = self.conns.next_handle() else { return };
         match self.transport.connect(Token(handle.raw()), to, &request.bytes()) {
             Ok(link) => {
                 target.conn = Some(handle);
                 let _ = self.conns.insert(Conn::new(link, peer, State::Asked));
+                if is_first {
+                    self.schedule(end, peer);
+                }
             }
             Err(reason) => self.not_reached(peer, reason, false),
         }
@@ -102,13 +106,28 @@ impl<T: Transport, L: Lock> Engine<T, L> {
     pub(super) fn try_again(&mut self, peer: PeerId, now: Instant) {
         let Some(target) = self.core.peers.get_mut(peer) else { return };
         if !target.attempts.is_due(now) {
-            return;
+            return self.say_if_silent(peer, now);
         }
         if target.attempts.is_late(now) {
             // It wanted to connect to us instead, and has not.
             return self.not_to_be_reached(peer, Errno::ECONNREFUSED);
         }
         self.reach(peer);
+    }
+
+    /// Whoever has been connected to may take as long as it likes to answer, since it may compute. That
+    /// it does is said, because it may be no endpoint, too.
+    fn say_if_silent(&self, peer: PeerId, now: Instant) {
+        let Some(target) = self.core.peers.get(peer) else { return };
+        let conn = target.conn.and_then(|conn| self.conns.get(conn));
+        if target.attempts.is_late(now) && conn.is_some_and(|conn| conn.state == State::Asked) {
+            let (to, patience) = (target.address, self.core.limits.connect.as_secs());
+            crate::warn!(
+                "ofi_rxm",
+                Subsys::EpCtrl,
+                "{to} is connected, but has not answered for {patience} s: it makes no progress, or is no fabric endpoint"
+            );
+        }
     }
 
     /// A peer asks for a connection.

@@ -62,7 +62,7 @@ impl<T: Transport, L: Lock> RdmEngine for Engine<T, L> {
             directed: info.caps.contains(Flags::DIRECTED_RECV),
             source: info.caps.contains(Flags::SOURCE),
             rma_event: info.caps.contains(Flags::RMA_EVENT),
-            connect: Duration::from_secs(known::TCP_CONNECT_TIMEOUT.size() as u64),
+            connect: T::connect_timeout(),
         };
         let transport = T::open(domain, info, HEAD_LEN + eager as usize)?;
         Ok((Self::new(transport, domain.regions().clone(), limits), sizes))

@@ -84,7 +84,7 @@ impl<A: Address> Peers<A> {
     }
 
     /// How many there are, forgotten ones included.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) const fn len(&self) -> usize {
         self.list.len()
     }

@@ -87,6 +87,14 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         }
     }
 
+    /// Pauses those that have taken too much.
+    #[cold]
+    pub(super) fn pause_full(&mut self) {
+        while let Some(handle) = self.full.pop() {
+            self.pause_if_full(handle);
+        }
+    }
+
     /// Takes messages of a connection again, if there is room for them or somebody waits for what is
     /// behind them.
     #[inline]
@@ -142,7 +150,7 @@ impl<T: Transport, L: Lock> Core<T, L> {
 
     /// Whether no more should be taken of a connection.
     #[inline]
-    fn is_full(&self, conn: &Conn<T>) -> bool {
+    pub(super) fn is_full(&self, conn: &Conn<T>) -> bool {
         if conn.answers.len() > ANSWERS_MAX {
             return true;
         }
@@ -187,6 +195,15 @@ impl<T: Transport, L: Lock> Core<T, L> {
         op.queued = true;
         self.backlog.add(self.peers.get_mut(op.peer).map(|peer| &mut peer.load.queued));
         self.stats.queued += 1;
+    }
+
+    /// An operation has left without waiting, and has not ended.
+    pub(super) fn has_left(&mut self, op: &TxOp<T>) {
+        let asks = self.asks(op);
+        if let Some(peer) = self.peers.get_mut(op.peer) {
+            peer.load.begun += 1;
+            peer.load.asked += u32::from(asks);
+        }
     }
 
     /// An operation waits no more: it has left, and has not ended.

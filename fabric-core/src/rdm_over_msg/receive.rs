@@ -1,7 +1,7 @@
 //! HOT. What arrives: from packets to messages, and from messages to receives.
 
 use super::{
-    Core, Engine, Token, Transport,
+    Conn, Core, Engine, State, Taker, Token, Transport,
     packet::{self, HEAD_LEN, Message, Packet, PacketError, Ranges},
     segments::Target,
 };
@@ -15,7 +15,7 @@ use crate::{
     matching::{ANY_PEER, Key, PeerId, Want},
     mem::Buffers,
     op::{ADDR_UNSPEC, RecvOp},
-    slab::Handle,
+    slab::{Handle, Slab},
 };
 
 /// The peer broke the protocol, or cannot be served any more; the connection ends.
@@ -50,24 +50,18 @@ const fn carried<T: Transport>(data: u64) -> u64 {
 }
 
 impl<T: Transport, L: Lock> Engine<T, L> {
-    /// A packet has arrived.
-    #[inline]
+    /// A packet has arrived that has not been taken yet.
     pub(super) fn packet(&mut self, token: Token, packet: T::Packet) {
         let handle = Handle::from_raw(token.0);
         let Some(conn) = self.conns.get(handle) else { return };
         let peer = conn.peer;
         self.count_receive(handle);
+        let (core, conns, full) = (&mut self.core, &mut self.conns, &mut self.full);
+        let mut arrivals = Arrivals { core, conns, full };
         let outcome = match packet::parse(packet.as_ref()) {
             Ok(parsed) => match parsed.packet {
-                Packet::Eager(message) => self.eager(handle, peer, &message, packet),
-                Packet::Segment(message, segment) => {
-                    // Upstream finds the connection by this number, so a wrong one is no oversight.
-                    if parsed.connection == u64::from(peer) {
-                        self.segment(handle, parsed.message, &message, segment, parsed.body)
-                    } else {
-                        Err(Errno::EPROTO)
-                    }
-                }
+                Packet::Eager(message) => arrivals.eager(handle, peer, &message, packet),
+                Packet::Segment(..) => arrivals.segment(handle, peer, &parsed),
                 Packet::Announcement(message, ranges) => {
                     self.announced(handle, peer, parsed.message, &message, ranges)
                 }
@@ -92,6 +86,9 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         if let Err(reason) = outcome {
             self.give_up(handle, reason);
         }
+        if !self.full.is_empty() {
+            self.pause_full();
+        }
     }
 
     /// A peer has sent what cannot be understood.
@@ -100,29 +97,6 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         if let Some(peer) = self.core.peers.get(peer) {
             crate::warn!("ofi_rxm", Subsys::EpData, "{} is let go: {error}", peer.address);
         }
-    }
-
-    #[inline]
-    fn eager(
-        &mut self,
-        handle: Handle,
-        peer: PeerId,
-        message: &Message,
-        packet: T::Packet,
-    ) -> Result<(), Broken> {
-        let arrival = arrival::<T>(peer, message)?;
-        let core = &mut self.core;
-        core.stats.received += 1;
-        if let Some(receive) = core.inbox.take_receive(&arrival) {
-            let placed = receive.buffers.fill(0, &packet.as_ref()[HEAD_LEN..]);
-            core.received(&receive, &arrival, Ok(placed));
-            return Ok(());
-        }
-        core.stats.unexpected += 1;
-        core.inbox.keep(&arrival, Body::Here(packet));
-        core.hold(peer, arrival.len, 1);
-        self.pause_if_full(handle);
-        Ok(())
     }
 
     /// Posts a receive into `buffers`, which describe `op.iov`.
@@ -217,6 +191,66 @@ impl<T: Transport, L: Lock> Engine<T, L> {
                 self.core.let_go(key.peer, 0, 1);
                 self.tell_read(conn, name);
             }
+        }
+    }
+}
+
+/// Takes bytes of messages, from wherever they have been received to where they belong. That needs
+/// nothing of the transport, which is busy.
+pub(super) struct Arrivals<'a, T: Transport, L: Lock> {
+    pub(super) core: &'a mut Core<T, L>,
+    pub(super) conns: &'a mut Slab<Conn<T>>,
+    /// Connections that are to be paused.
+    pub(super) full: &'a mut Vec<Handle>,
+}
+
+impl<T: Transport, L: Lock> Taker for Arrivals<'_, T, L> {
+    #[inline]
+    fn take(&mut self, token: Token, packet: &[u8]) -> Result<bool> {
+        let handle = Handle::from_raw(token.0);
+        let ready = |conn: &&Conn<T>| conn.state == State::Open && conn.credits.is_none();
+        let Some(conn) = self.conns.get(handle).filter(ready) else { return Ok(false) };
+        let peer = conn.peer;
+        let Ok(parsed) = packet::parse(packet) else { return Ok(false) };
+        match parsed.packet {
+            Packet::Eager(message) => self.eager(handle, peer, &message, packet)?,
+            Packet::Segment(..) => self.segment(handle, peer, &parsed)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl<T: Transport, L: Lock> Arrivals<'_, T, L> {
+    #[inline]
+    fn eager(
+        &mut self,
+        handle: Handle,
+        peer: PeerId,
+        message: &Message,
+        packet: impl AsRef<[u8]> + Into<T::Packet>,
+    ) -> Result<(), Broken> {
+        let arrival = arrival::<T>(peer, message)?;
+        let core = &mut *self.core;
+        core.stats.received += 1;
+        if let Some(receive) = core.inbox.take_receive(&arrival) {
+            let placed = receive.buffers.fill(0, &packet.as_ref()[HEAD_LEN..]);
+            core.received(&receive, &arrival, Ok(placed));
+            return Ok(());
+        }
+        core.stats.unexpected += 1;
+        core.inbox.keep(&arrival, Body::Here(packet.into()));
+        core.hold(peer, arrival.len, 1);
+        self.pause_later_if_full(handle);
+        Ok(())
+    }
+
+    /// A connection may be one that takes too much memory.
+    #[inline]
+    pub(super) fn pause_later_if_full(&mut self, handle: Handle) {
+        let Some(conn) = self.conns.get(handle) else { return };
+        if !conn.paused && self.full.last() != Some(&handle) && self.core.is_full(conn) {
+            self.full.push(handle);
         }
     }
 }

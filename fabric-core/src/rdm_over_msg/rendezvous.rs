@@ -8,7 +8,7 @@ use super::{
     packet::{Head, Message, Ranges},
     pieces::{Pieces, Way},
     receive::{Body, Broken, NEED_READ, NEED_WRITE, arrival},
-    transmit::{Announced, Phase, TxKind},
+    transmit::{Announced, Phase, TxKind, tell},
 };
 use crate::{
     Errno, Result,
@@ -258,7 +258,7 @@ impl<T: Transport, L: Lock> Core<T, L> {
         let head = Head::announcement(&op.message()).about(conn.theirs, handle.raw());
         let Phase::Announced(Announced { ranges, .. }) = &op.phase else { return Ok(()) };
         let packet = [&head.bytes()[..], &ranges.bytes()].concat();
-        transport.inject(conn.link, &packet, &Buffers::EMPTY, false)?;
+        tell(transport, conn.link, &packet)?;
         self.stats.rendezvous += 1;
         self.has_begun(handle);
         Ok(())

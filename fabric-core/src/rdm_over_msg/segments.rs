@@ -2,9 +2,9 @@
 //! order on one connection, so that their place is where the one before has ended.
 
 use super::{
-    Conn, Core, Engine, Sent, Token, Transport, Work,
-    packet::{Head, Message, Place, Segment},
-    receive::{Body, Broken},
+    Conn, Core, Sent, Token, Transport, Work,
+    packet::{Head, Message, Packet, Parsed, Place, Segment},
+    receive::{Arrivals, Body, Broken},
     transmit::{Phase, Segments},
 };
 use crate::{
@@ -72,21 +72,25 @@ impl Assembly {
     }
 }
 
-impl<T: Transport, L: Lock> Engine<T, L> {
+impl<T: Transport, L: Lock> Arrivals<'_, T, L> {
     /// A segment has arrived.
     pub(super) fn segment(
         &mut self,
         handle: Handle,
-        name: u64,
-        message: &Message,
-        segment: Segment,
-        bytes: &[u8],
+        peer: PeerId,
+        parsed: &Parsed<'_>,
     ) -> Result<(), Broken> {
+        let Packet::Segment(message, segment) = &parsed.packet else { return Err(Errno::EPROTO) };
+        // Others find the connection by this number, so a wrong one is no oversight.
+        if parsed.connection != u64::from(peer) {
+            return Err(Errno::EPROTO);
+        }
+        let (name, bytes) = (parsed.message, parsed.body);
         let conn = self.conns.get_mut(handle).ok_or(Errno::EPROTO)?;
         let at = conn.assembling.iter().position(|(known, _)| *known == name);
         let assembly = match (at, segment.place) {
             (None, Place::First) => {
-                let assembly = self.core.begin_assembly(conn.peer, message)?;
+                let assembly = self.core.begin_assembly(peer, message)?;
                 conn.assembling.push((name, assembly));
                 assembly
             }
@@ -96,7 +100,6 @@ impl<T: Transport, L: Lock> Engine<T, L> {
                 return Err(Errno::EPROTO);
             }
         };
-        let peer = conn.peer;
         let Some(state) = self.core.assemblies.get_mut(assembly) else { return Ok(()) };
         let broken = state.take(bytes);
         let last = segment.place == Place::Last;
@@ -109,7 +112,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         }
         if matches!(state.target, Target::Keep(_)) {
             self.core.hold(peer, bytes.len(), 0);
-            self.pause_if_full(handle);
+            self.pause_later_if_full(handle);
         }
         if last {
             self.core.end_assembly(assembly);

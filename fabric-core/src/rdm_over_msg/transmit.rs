@@ -146,6 +146,10 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         if op.meta.injects() && buffers.len() > core.limits.inject {
             return Err(Errno::EINVAL);
         }
+        if op.meta.flags.contains(Flags::MATCH_COMPLETE) {
+            // The wire says when a message has arrived, not when it has found a receive.
+            return Err(Errno::EOPNOTSUPP);
+        }
         let acknowledged = !op.meta.silent && op.meta.flags.intersects(ACKNOWLEDGED);
         let kind = TxKind::Send { tagged: op.tagged, tag: op.tag };
         if buffers.len() <= T::COPIED.min(core.limits.eager as usize)
@@ -154,6 +158,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
             && let Some(handle) = core.peers.get(peer).and_then(|peer| peer.conn)
             && let Some(conn) = self.conns.get(handle)
             && conn.is_clear()
+            && let Some(next) = core.works.next_handle()
         {
             let message = Message {
                 tagged: op.tagged,
@@ -162,16 +167,21 @@ impl<T: Transport, L: Lock> Engine<T, L> {
                 data: op.meta.cq_data(),
             };
             let head = Head::eager(&message).about(conn.theirs, 0);
-            let more = op.meta.flags.contains(Flags::MORE);
-            if self.transport.inject(conn.link, head.bytes(), &buffers, more).is_ok() {
-                core.stats.eager += 1;
-                core.report.sent(&op.meta.interest(), kind.flags(), buffers.len());
-                return Ok(());
+            let (more, token) = (op.meta.flags.contains(Flags::MORE), Token(next.raw()));
+            match self.transport.inject(conn.link, head.bytes(), &buffers, more, token) {
+                Ok(Sent::Now) => {
+                    core.stats.eager += 1;
+                    core.report.sent(&op.meta.interest(), kind.flags(), buffers.len());
+                    return Ok(());
+                }
+                Ok(Sent::Later) => {
+                    core.stats.eager += 1;
+                    let payload = Payload::borrowed(buffers);
+                    core.leaves(handle, TxOp::new(peer, &op.meta, kind, payload));
+                    return Ok(());
+                }
+                Err(_) => {}
             }
-        }
-        if op.meta.flags.contains(Flags::MATCH_COMPLETE) {
-            // The wire says when a message has arrived, not when it has found a receive.
-            return Err(Errno::EOPNOTSUPP);
         }
         let payload =
             if op.meta.injects() { Payload::copied(&buffers) } else { Payload::borrowed(buffers) };
@@ -228,9 +238,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
     pub(super) fn answer(&mut self, handle: Handle, head: Head, body: &[u8]) {
         let Some(conn) = self.conns.get_mut(handle) else { return };
         let packet = [&head.bytes()[..], body].concat();
-        if conn.answers.is_empty()
-            && self.transport.inject(conn.link, &packet, &Buffers::EMPTY, false).is_ok()
-        {
+        if conn.answers.is_empty() && tell(&mut self.transport, conn.link, &packet).is_ok() {
             return;
         }
         conn.answers.push_back(packet.into_boxed_slice());
@@ -274,11 +282,16 @@ impl<T: Transport, L: Lock> Engine<T, L> {
     }
 }
 
+/// Sends a packet that nobody waits for the end of.
+pub(super) fn tell<T: Transport>(transport: &mut T, link: T::Conn, packet: &[u8]) -> Result<()> {
+    transport.inject(link, packet, &Buffers::EMPTY, false, Token::NOBODY).map(|_| ())
+}
+
 impl<T: Transport, L: Lock> Core<T, L> {
     /// Hands what waits on a connection to the transport. An error: there is more, for later.
     fn pump(&mut self, transport: &mut T, conn: &mut Conn<T>) -> Result<()> {
         while let Some(answer) = conn.answers.front() {
-            transport.inject(conn.link, answer, &Buffers::EMPTY, false)?;
+            tell(transport, conn.link, answer)?;
             conn.answers.pop_front();
         }
         while let Some(work) = conn.announced.front() {
@@ -319,14 +332,13 @@ impl<T: Transport, L: Lock> Core<T, L> {
     fn start_eager(&mut self, transport: &mut T, conn: &Conn<T>, handle: Handle) -> Result<()> {
         let Some(Work::Op(op)) = self.works.get_mut(handle) else { return Ok(()) };
         let head = Head::eager(&op.message()).about(conn.theirs, 0);
-        let (flags, body) = (op.flags(), op.payload.buffers());
-        if body.len() <= T::COPIED && !flags.intersects(ACKNOWLEDGED) {
-            transport.inject(conn.link, head.bytes(), body, flags.contains(Flags::MORE))?;
-            self.stats.eager += 1;
-            self.finish(handle, Ok(()));
-            return Ok(());
-        }
-        let sent = transport.send(conn.link, head.bytes(), body, flags, Token(handle.raw()))?;
+        let (flags, body, token) = (op.flags(), op.payload.buffers(), Token(handle.raw()));
+        let sent = if body.len() <= T::COPIED && !flags.intersects(ACKNOWLEDGED) {
+            let more = flags.contains(Flags::MORE);
+            transport.inject(conn.link, head.bytes(), body, more, token)?
+        } else {
+            transport.send(conn.link, head.bytes(), body, flags, token)?
+        };
         self.stats.eager += 1;
         match sent {
             Sent::Now => self.finish(handle, Ok(())),
@@ -355,6 +367,14 @@ impl<T: Transport, L: Lock> Core<T, L> {
         pieces.start(transport, conn.link, &way, Token(handle.raw()))?;
         self.has_begun(handle);
         Ok(())
+    }
+
+    /// An operation is on its way on a connection, by the next handle.
+    #[cold]
+    fn leaves(&mut self, conn: Handle, mut op: TxOp<T>) {
+        (op.conn, op.phase) = (Some(conn), Phase::Sent);
+        self.has_left(&op);
+        let _ = self.works.insert(Work::Op(op));
     }
 
     /// Ends an operation, exactly once, and tells its owner.

@@ -1,7 +1,11 @@
 //! HOT. What the protocol needs of connected endpoints.
 
 use core::{cmp::Ordering, fmt, hash::Hash};
-use std::{ffi::CStr, sync::Arc, time::Instant};
+use std::{
+    ffi::CStr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::packet::Ranges;
 use crate::{
@@ -43,6 +47,11 @@ pub trait Address: Copy + Eq + Hash + fmt::Display + fmt::Debug + Send + 'static
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token(pub u64);
 
+impl Token {
+    /// Of operations whose end nobody needs to hear of.
+    pub const NOBODY: Self = Self(0);
+}
+
 /// What has happened.
 #[derive(Debug)]
 pub enum Event<T: Transport> {
@@ -81,7 +90,7 @@ pub enum Event<T: Transport> {
         /// Why.
         reason: Errno,
     },
-    /// A message has arrived.
+    /// A message has arrived that no [`Taker`] has taken.
     Packet {
         /// On this connection.
         conn: Token,
@@ -120,6 +129,22 @@ pub enum Sent {
     Later,
 }
 
+/// Who takes messages from where they have been received.
+pub trait Taker {
+    /// A message has arrived on a connection, and nothing that has happened there before it is left to
+    /// be told, but ends of operations. `false`: it is to be told as an event. An error: the connection
+    /// is to end for that reason, which is told.
+    fn take(&mut self, conn: Token, packet: &[u8]) -> Result<bool>;
+}
+
+/// Takes nothing.
+impl Taker for () {
+    #[inline]
+    fn take(&mut self, _: Token, _: &[u8]) -> Result<bool> {
+        Ok(false)
+    }
+}
+
 /// A read or write of a peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Access<'a> {
@@ -144,7 +169,7 @@ pub trait Transport: Sized + Send + 'static {
     /// A request that has not been answered.
     type Request: fmt::Debug + Send;
     /// A message that has arrived.
-    type Packet: AsRef<[u8]> + fmt::Debug + Send;
+    type Packet: AsRef<[u8]> + for<'a> From<&'a [u8]> + fmt::Debug + Send;
     /// Memory that peers may read or write.
     type Exposure: fmt::Debug + Send;
 
@@ -168,6 +193,9 @@ pub trait Transport: Sized + Send + 'static {
         let _ = err;
         None
     }
+
+    /// How long a peer may take to be reached.
+    fn connect_timeout() -> Duration;
 
     /// Opens it, for messages of at most `packet` bytes.
     fn open(domain: &Arc<Domain>, info: &Info, packet: usize) -> Result<Self>;
@@ -216,14 +244,21 @@ pub trait Transport: Sized + Send + 'static {
     /// Takes in what has come on a connection, be it its end.
     fn look(&mut self, conn: Self::Conn);
 
-    /// Sends a message that is done when this returns. `EAGAIN`: nothing has happened, because there is
-    /// no room, or because there are ends of operations to be told first. Other errors,
-    /// here and below: nothing has happened, and the connection's end is about to be told. `more`:
-    /// others will follow at once.
-    fn inject(&mut self, conn: Self::Conn, head: &[u8], body: &Buffers, more: bool) -> Result<()>;
-    /// Sends a message: `head`, which is copied, then `body`. It is done when the body may be used
-    /// again, or if `flags` have a level of completion, when that is reached. `EAGAIN`: nothing has
-    /// happened.
+    /// Sends a message whose bytes are copied. It is done when it has left this process: where only a
+    /// part has, that may still fail with the connection. `EAGAIN`: nothing has happened, because there
+    /// is no room. Other errors, here and below: nothing has happened, and the connection's end is
+    /// about to be told. `more`: others will follow at once.
+    fn inject(
+        &mut self,
+        conn: Self::Conn,
+        head: &[u8],
+        body: &Buffers,
+        more: bool,
+        token: Token,
+    ) -> Result<Sent>;
+    /// Sends a message: `head`, which is copied, then `body`. It is done when it has left, and the body
+    /// may be used again, or if `flags` have a level of completion, when that is reached. `EAGAIN`:
+    /// nothing has happened.
     fn send(
         &mut self,
         conn: Self::Conn,
@@ -242,8 +277,9 @@ pub trait Transport: Sized + Send + 'static {
 
     /// Takes no more messages of a connection for the time being, or takes them again.
     fn pause(&mut self, conn: Self::Conn, pause: bool);
-    /// Moves everything forward that can move, and appends what has happened.
-    fn poll(&mut self, events: &mut Vec<Event<Self>>);
+    /// Moves everything forward that can move, and appends what has happened. Messages may be offered to
+    /// `taker` before they are told.
+    fn poll(&mut self, events: &mut Vec<Event<Self>>, taker: &mut impl Taker);
     /// Messages that are done and have not left. Asked when the endpoint is about to close, with
     /// progress in between until there are none.
     fn owes(&mut self) -> usize;

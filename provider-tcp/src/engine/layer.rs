@@ -9,17 +9,17 @@ use fabric_core::{
     matching::PeerId,
     mem::{Buffers, Payload},
     op::RmaKind,
-    rdm_over_msg::{self, Access, Sent, Token},
+    rdm_over_msg::{self, Access, Sent, Taker, Token},
     slab::Handle,
 };
 
 use super::{
     Core, Engine, Identity,
-    conn::{Conn, Current, Layered, Pieces, Sink, State},
+    conn::{Conn, Control, Current, Layered, Pieces, Sink, State},
     failed::Failed,
     handshake::send_whole,
     leaving::Leave,
-    receive::{Begun, Broken},
+    receive::{Begun, Broken, wants_ack},
     timers::Due,
     transmit::{TxKind, TxOp},
 };
@@ -51,6 +51,49 @@ pub(super) fn done<L: Lock>(context: usize, outcome: Result<usize>) -> Event<L> 
 
 /// What it hears.
 pub(crate) type Event<L> = rdm_over_msg::Event<Streams<L>>;
+
+/// What it has not heard yet.
+#[derive(Debug)]
+pub(crate) struct Told<L: Lock> {
+    events: Vec<Event<L>>,
+    /// Not all of that are ends of operations.
+    mixed: bool,
+}
+
+impl<L: Lock> Default for Told<L> {
+    fn default() -> Self {
+        Self { events: Vec::new(), mixed: false }
+    }
+}
+
+impl<L: Lock> core::ops::Deref for Told<L> {
+    type Target = [Event<L>];
+
+    fn deref(&self) -> &[Event<L>] {
+        &self.events
+    }
+}
+
+impl<L: Lock> Told<L> {
+    #[inline]
+    pub(super) fn push(&mut self, event: Event<L>) {
+        self.mixed |= !matches!(event, Event::Done { .. });
+        self.events.push(event);
+    }
+
+    /// It hears of it.
+    #[inline]
+    pub(crate) fn hand_over(&mut self, to: &mut Vec<Event<L>>) {
+        to.append(&mut self.events);
+        self.mixed = false;
+    }
+
+    /// It need not hear of it any more.
+    pub(crate) fn clear(&mut self) {
+        self.events.clear();
+        self.mixed = false;
+    }
+}
 
 /// The context of regions that are exposed for a message: no other has this address.
 pub(crate) fn exposed() -> usize {
@@ -173,8 +216,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
     }
 
-    /// Sends a message that is copied, if it can be sent now: the protocol above takes it for sent. Of
-    /// what the socket has begun to take it takes the rest in time.
+    /// Sends a message that is copied, if it can be sent now. The end of what the socket has begun to
+    /// take is told when it has taken the rest.
     #[inline]
     pub(crate) fn layer_inject(
         &mut self,
@@ -182,13 +225,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
         front: &[u8],
         body: &Buffers,
         more: bool,
-    ) -> Result<()> {
+        token: Token,
+    ) -> Result<Sent> {
         let conn = self.conns.get_mut(handle).ok_or(Errno::ENOTCONN)?;
-        if conn.state != State::Open
-            || !conn.tx.is_clear()
-            || !self.core.layer.is_empty()
-            || conn.tx.blocked
-        {
+        if conn.state != State::Open || !conn.tx.is_clear() || conn.tx.blocked {
             return Err(Errno::EAGAIN);
         }
         let Some(ep) = self.core.eps.get(conn.ep) else { return Err(Errno::EOPBADSTATE) };
@@ -197,16 +237,20 @@ impl<L: Lock, N: Net> Engine<L, N> {
         conn.tx.out.extend_from_slice(front);
         body.append_to(&mut conn.tx.out);
         let habit = ep.limits.coalesce.then_some(&mut self.habit);
-        let leave = match conn.tx.when(self.round, more, habit, || self.net.now()) {
-            Leave::Staged => Leave::Held,
-            leave => leave,
-        };
+        let leave = conn.tx.when(self.round, more, habit, || self.net.now());
         self.dispatch(handle, leave);
         let conn = self.conns.get_mut(handle).ok_or(Errno::ENOTCONN)?;
+        // Ends are told in order.
+        if conn.tx.staged() == 0 && self.core.layer.is_empty() {
+            return Ok(Sent::Now);
+        }
         if conn.tx.blocked && conn.tx.take_back(place) {
             return Err(Errno::EAGAIN);
         }
-        Ok(())
+        if token != Token::NOBODY {
+            self.core.layer_promises(conn, token);
+        }
+        Ok(Sent::Later)
     }
 
     /// Sends a message.
@@ -338,6 +382,38 @@ impl<L: Lock> Core<L> {
         if data.is_some() || self.eps.get(conn.ep).is_some_and(|ep| ep.limits.rma_event) {
             self.layer.push(Event::Accessed { conn: Token(layer.token), kind, bytes, data });
         }
+    }
+
+    /// The end of an operation whose last byte is staged, or has just left, will be told.
+    #[cold]
+    fn layer_promises<S>(&mut self, conn: &mut Conn<S>, token: Token) {
+        let interest = Interest { context: token.0 as usize, flags: Flags::empty(), silent: false };
+        conn.tx.promise(&interest, Flags::SEND, 0);
+        self.tell_left(conn);
+    }
+
+    /// Offers a message that is all here to the protocol above.
+    #[inline]
+    pub(super) fn layer_takes<S>(
+        &self,
+        conn: &mut Conn<S>,
+        header: &Header,
+        behind: &[u8],
+        above: &mut impl Taker,
+    ) -> Result<bool, Broken> {
+        let most = self.eps.get(conn.ep).and_then(|ep| ep.layer).ok_or(Errno::EPROTO)?;
+        let len = header.payload_len();
+        let (Some(layer), Some(packet)) = (&conn.layer, behind.get(..len)) else {
+            return Ok(false);
+        };
+        if self.layer.mixed || header.op() != Op::Message || len > most {
+            return Ok(false);
+        }
+        let taken = above.take(Token(layer.token), packet)?;
+        if taken && wants_ack(header) {
+            conn.tx.control.push_back(Control::Head(Header::ack()));
+        }
+        Ok(taken)
     }
 
     /// A message begins.

@@ -159,7 +159,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let Some(conn) = self.conns.get_mut(handle) else { return };
         let Phase::Stalled(header) = conn.rx.phase else { return };
         conn.rx.phase = Phase::Header;
-        match self.core.begin_at(handle, conn, &header, &[]) {
+        match self.core.begin_at(handle, conn, &header, &[], &mut ()) {
             Ok(Some(_)) => self.read_carried(handle),
             Ok(None) => {}
             Err(reason) => self.down(handle, reason),

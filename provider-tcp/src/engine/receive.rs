@@ -12,6 +12,7 @@ use fabric_core::{
     log::Subsys,
     matching::{Key, PeerId},
     mem::Buffers,
+    rdm_over_msg::Taker,
     slab::Handle,
 };
 
@@ -49,6 +50,11 @@ pub(super) enum Begun {
 impl<L: Lock, N: Net> Engine<L, N> {
     /// Reads a connection; `true` if there was something.
     pub(super) fn read(&mut self, handle: Handle) -> bool {
+        self.read_for(handle, &mut ())
+    }
+
+    /// The same; the protocol above takes messages.
+    pub(super) fn read_for(&mut self, handle: Handle, above: &mut impl Taker) -> bool {
         let Some(conn) = self.conns.get_mut(handle) else { return false };
         let mut moved = false;
         for _ in 0..TURNS {
@@ -58,7 +64,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             if conn.state != State::Open {
                 return self.greet(handle) || moved;
             }
-            match self.core.read(handle, conn, &mut self.scratch) {
+            match self.core.read(handle, conn, &mut self.scratch, above) {
                 Ok(More::Yes) => moved = true,
                 Ok(More::No) => {
                     moved = true;
@@ -87,7 +93,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
     pub(super) fn read_carried(&mut self, handle: Handle) {
         let Some(conn) = self.conns.get_mut(handle) else { return };
         let carried = std::mem::take(&mut conn.rx.carry);
-        match self.core.take(handle, conn, &carried) {
+        match self.core.take(handle, conn, &carried, &mut ()) {
             Ok(taken) => conn.rx.carry.extend_from_slice(&carried[taken..]),
             Err(reason) => return self.down(handle, reason),
         }
@@ -116,6 +122,7 @@ impl<L: Lock> Core<L> {
         me: Handle,
         conn: &mut Conn<S>,
         scratch: &mut [u8],
+        above: &mut impl Taker,
     ) -> Result<More, Broken> {
         let direct = match &conn.rx.phase {
             Phase::Payload { sink, got, left } => sink.place(*got, *left),
@@ -151,7 +158,7 @@ impl<L: Lock> Core<L> {
             scratch[..carried].copy_from_slice(&conn.rx.carry);
             let bytes = &scratch[..carried + n - placed];
             conn.rx.carry.clear();
-            let taken = self.take(me, conn, bytes)?;
+            let taken = self.take(me, conn, bytes, above)?;
             conn.rx.carry.extend_from_slice(&bytes[taken..]);
         }
         Ok(if n == want { More::Yes } else { More::No })
@@ -164,6 +171,7 @@ impl<L: Lock> Core<L> {
         me: Handle,
         conn: &mut Conn<S>,
         bytes: &[u8],
+        above: &mut impl Taker,
     ) -> Result<usize, Broken> {
         let mut at = 0;
         let mut header = Header::ack();
@@ -181,7 +189,8 @@ impl<L: Lock> Core<L> {
                         Ok(Parsed::Short(_)) => break,
                         Ok(Parsed::Whole(len)) => {
                             at += len;
-                            let taken = self.begin_at(me, conn, &header, &bytes[at..])?;
+                            let behind = &bytes[at..];
+                            let taken = self.begin_at(me, conn, &header, behind, above)?;
                             at += taken.unwrap_or(0);
                         }
                         Err(error) => {
@@ -229,8 +238,12 @@ impl<L: Lock> Core<L> {
         conn: &mut Conn<S>,
         header: &Header,
         behind: &[u8],
+        above: &mut impl Taker,
     ) -> Result<Option<usize>, Broken> {
         let left = header.payload_len();
+        if conn.layer.is_some() && self.layer_takes(conn, header, behind, above)? {
+            return Ok(Some(left));
+        }
         match self.begin(me, conn, header, behind)? {
             Begun::Done => {}
             Begun::Whole => return Ok(Some(left)),

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::{
     super::{Event, Token, Transport, record},
+    at::At,
     node::{LIMITS, Node, iov, meta, nodes, pair, pattern, settle, want},
-    world::{At, Script, Shared, TestTransport, regions},
+    world::{Script, Shared, TestTransport, regions},
 };
 use crate::{
     Errno,
@@ -193,7 +194,7 @@ fn asks(owner: u32) -> Request {
 
 fn heard(peer: &mut TestTransport) -> Vec<Event<TestTransport>> {
     let mut events = Vec::new();
-    peer.poll(&mut events);
+    peer.poll(&mut events, &mut ());
     events
 }
 

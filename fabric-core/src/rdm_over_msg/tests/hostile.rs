@@ -6,8 +6,9 @@ use super::{
         packet::{AtomicRequest, Head, Message, Place, Ranges, Segment},
         record::{Acceptance, ConnectionId, Features, FlowControl, Request},
     },
+    at::At,
     node::{LIMITS, Node, iov, meta, nodes, pattern, settle, want},
-    world::{At, Conn, Script, Shared, TestTransport, owned, regions},
+    world::{Conn, Script, Shared, TestTransport, owned, regions},
 };
 use crate::{
     Errno,
@@ -29,7 +30,11 @@ const BAD: u64 = 1;
 
 impl Scene {
     fn new(tag: u64) -> Self {
-        let (shared, mut list) = nodes(2, Script::default(), LIMITS);
+        Self::with(Script::default(), tag)
+    }
+
+    fn with(script: Script, tag: u64) -> Self {
+        let (shared, mut list) = nodes(2, script, LIMITS);
         let (mut good, mut node) = (list.pop().unwrap(), list.pop().unwrap());
         // A message between the two is on its way all the time.
         let mut large = pattern(1, 9000);
@@ -81,7 +86,7 @@ impl Scene {
 
 fn heard(peer: &mut TestTransport) -> Vec<Event<TestTransport>> {
     let mut events = Vec::new();
-    peer.poll(&mut events);
+    peer.poll(&mut events, &mut ());
     events
 }
 
@@ -150,8 +155,9 @@ fn what_ends_a_connection() {
         ),
     ];
     for (what, packets) in cases {
-        for with_receive in [false, true] {
-            let mut scene = Scene::new(99);
+        // Packets may be taken where they have been received.
+        for (with_receive, told) in [(false, 0), (true, 0), (false, 1), (true, 1)] {
+            let mut scene = Scene::with(Script { told, ..Script::default() }, 99);
             let mut to = vec![0; 64];
             if with_receive {
                 scene.node.trecv(7, 5, &mut to);

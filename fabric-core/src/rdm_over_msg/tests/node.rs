@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     super::{Address, Engine, Limits},
-    world::{At, Script, Shared, TestTransport, regions},
+    at::At,
+    world::{Script, Shared, TestTransport, regions},
 };
 use crate::{
     Errno, Result,
@@ -217,6 +218,23 @@ impl Node {
         let [operand, compare, result] = [[iov(operand)], [iov(compare)], [iov(result)]];
         let vectors = [buffers(&operand), buffers(&compare), buffers(&result)];
         let (operand, compare, result) = (&operand[..], &compare[..], &result[..]);
+        let op = AtomicOp { meta, kind, datatype, op, operand, compare, result, remote: &remote };
+        self.engine.post_atomic(&op, vectors)
+    }
+
+    /// A fetching one, whose old value goes where the caller keeps it.
+    pub(super) fn fetch(
+        &mut self,
+        meta: TxMeta,
+        (kind, datatype, op): (AtomicKind, u32, u32),
+        operand: &mut [u8],
+        result: IoVec,
+        key: u64,
+    ) -> Result<()> {
+        let remote = [RmaIov { addr: 0, len: operand.len(), key }];
+        let (operand, result) = ([iov(operand)], [result]);
+        let vectors = [buffers(&operand), buffers(&[]), buffers(&result)];
+        let (operand, compare, result) = (&operand[..], &[][..], &result[..]);
         let op = AtomicOp { meta, kind, datatype, op, operand, compare, result, remote: &remote };
         self.engine.post_atomic(&op, vectors)
     }

@@ -7,8 +7,9 @@ use super::{
         pressure::{ASKED_MAX, KEPT_PEER},
         record::{Acceptance, ConnectionId, Features, FlowControl, Refusal, Request},
     },
+    at::At,
     node::{LIMITS, Node, iov, meta, nodes, pair, pattern, settle, want},
-    world::{At, Script, TestTransport, regions},
+    world::{Script, TestTransport, regions},
 };
 use crate::{
     Errno,
@@ -171,7 +172,7 @@ fn injects_wait_with_the_application() {
         assert_eq!(a.send(silent, Some(5), &[iov(&mut bytes)]), Err(Errno::EAGAIN));
     }
     let mut heard = Vec::new();
-    peer.poll(&mut heard);
+    peer.poll(&mut heard, &mut ());
     let [Event::Requested { request, .. }] = heard[..] else { panic!("{heard:?}") };
     peer.reject(request, &Refusal::Refused.bytes());
     settle(&mut [a]);
@@ -179,7 +180,7 @@ fn injects_wait_with_the_application() {
     assert_eq!(a.send(silent, Some(5), &[iov(&mut bytes)]), Err(Errno::ECONNREFUSED));
     assert_eq!(a.send(silent, Some(5), &[iov(&mut bytes)]), Err(Errno::EAGAIN));
     heard.clear();
-    peer.poll(&mut heard);
+    peer.poll(&mut heard, &mut ());
     let [Event::Requested { request, .. }] = heard[..] else { panic!("{heard:?}") };
     peer.accept(Token(1), request, &acceptance(FlowControl::Off).bytes()).unwrap();
     settle(&mut [a]);
@@ -196,7 +197,7 @@ fn acceptance(flow_control: FlowControl) -> Acceptance {
 /// Credits among what a peer has heard.
 fn credits(peer: &mut TestTransport) -> Vec<u64> {
     let mut heard = Vec::new();
-    peer.poll(&mut heard);
+    peer.poll(&mut heard, &mut ());
     let credit = |event: &Event<TestTransport>| match event {
         Event::Packet { packet, .. } => match packet::parse(packet).unwrap().packet {
             Packet::Credit(count) => Some(count),

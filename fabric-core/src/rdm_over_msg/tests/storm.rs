@@ -1,39 +1,87 @@
 //! Random operations over random connections: each accepted one completes exactly once, with the right
 //! bytes, in the right order, and nothing is left behind.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use proptest::{collection::vec, prelude::*};
 
 use super::{
     super::Limits,
-    node::{Done, LIMITS, Node, iov, meta, nodes, pattern, settle, want},
-    world::{Dice, Script, Shared},
+    dice::Dice,
+    node::{Done, LIMITS, Node, iov, meta, nodes, pattern, want},
+    world::{Script, Shared},
 };
 use crate::{
     Errno, Result,
+    atomic::{atomic_op, datatype},
     flags::Flags,
-    op::{ADDR_UNSPEC, RecvOp, RmaIov, RmaKind, TxMeta},
+    op::{ADDR_UNSPEC, AtomicKind, RecvOp, RmaIov, RmaKind, TxMeta},
 };
 
 const NODES: usize = 3;
 const STEPS: usize = 120;
 const SIZES: [usize; 8] = [0, 1, 200, 201, 1025, 3000, 5001, 20_000];
 const ROOM: usize = 20_000;
-/// Of each node: a part that nobody changes, then one for each writer.
+/// Of each node: a part that nobody changes, one for each writer, and a number that all count up.
 const STILL: u64 = 1;
 const SLOTS: u64 = 2;
+const SUM: u64 = 3;
+const REGIONS: usize = 3;
 const PART: usize = 20_000;
 
 #[test]
 fn storms() {
     for seed in 0..60 {
-        Storm::new(seed).run(None);
+        Storm::new(Plan::of(seed)).run();
     }
 }
 
 #[test]
 fn storms_with_a_cut_at_any_step() {
     for seed in 0..60 {
-        Storm::new(seed + 1000).run(Some(seed as usize * 2));
+        Storm::new(Plan { cuts: vec![2 * seed as usize], ..Plan::of(seed + 1000) }).run();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..Default::default() })]
+
+    /// What fails is made as simple as it can be and still fail.
+    #[test]
+    fn storms_of_any_schedule(
+        (refuse, late, parts, told, lost) in (often(), often(), often(), often(), often()),
+        seed in any::<u64>(),
+        written in any::<bool>(),
+        cuts in vec(0..STEPS, 0..4),
+    ) {
+        let script = Script { refuse, late, parts, told, lost, seed };
+        Storm::new(Plan { script, written, cuts }).run();
+    }
+}
+
+fn often() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), 2..8u64]
+}
+
+/// How a storm goes.
+#[derive(Clone, Debug)]
+struct Plan {
+    script: Script,
+    written: bool,
+    /// Steps before which connections are cut.
+    cuts: Vec<usize>,
+}
+
+impl Plan {
+    fn of(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let mut often = || [0, 2, 5][dice.roll(3) as usize];
+        let (refuse, late, parts, told) = (often(), often(), often(), often());
+        let script = Script { refuse, late, parts, told, lost: 0, seed };
+        Self { script, written: dice.one_in(3), cuts: Vec::new() }
     }
 }
 
@@ -43,7 +91,13 @@ enum What {
     Recv { bytes: Vec<u8>, src: u64, got: Option<u64> },
     Write,
     Read { bytes: Vec<u8>, target: usize, at: usize },
+    Count { target: usize, before: Box<[u8; 8]>, done: bool },
 }
+
+/// Where CPUs count.
+#[derive(Clone, Default)]
+#[repr(align(8))]
+struct Sum([u8; 8]);
 
 struct Posted {
     node: usize,
@@ -63,12 +117,14 @@ struct Message {
 struct Storm {
     seed: u64,
     dice: Dice,
+    plan: Plan,
     shared: Shared,
     nodes: Vec<Node>,
     still: Vec<Vec<u8>>,
     slots: Vec<Vec<u8>>,
     /// What the slots should hold in the end.
     expected: Vec<Vec<u8>>,
+    sums: Vec<Sum>,
     posted: Vec<Posted>,
     messages: Vec<Message>,
     /// Memory of sends and writes.
@@ -77,25 +133,27 @@ struct Storm {
 }
 
 impl Storm {
-    fn new(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
-        let (refuse, late) = ([0, 2, 5][dice.roll(3) as usize], [0, 2, 5][dice.roll(3) as usize]);
-        let limits = Limits { written: dice.one_in(3), ..LIMITS };
-        let (shared, nodes) = nodes(NODES as u16, Script { refuse, late, seed }, limits);
+    fn new(plan: Plan) -> Self {
+        let limits = Limits { written: plan.written, ..LIMITS };
+        let (shared, nodes) = nodes(NODES as u16, plan.script, limits);
         let mut still: Vec<_> = (0..NODES as u64).map(|n| pattern(n, PART)).collect();
         let mut slots = vec![vec![0; NODES * PART]; NODES];
+        let mut sums = vec![Sum::default(); NODES];
         for (n, node) in nodes.iter().enumerate() {
             node.expose(STILL, &mut still[n]);
             node.expose(SLOTS, &mut slots[n]);
+            node.expose(SUM, &mut sums[n].0);
         }
         Self {
-            seed,
-            dice,
+            seed: plan.script.seed,
+            dice: Dice::new(plan.script.seed),
+            plan,
             shared,
             nodes,
             still,
             expected: slots.clone(),
             slots,
+            sums,
             posted: Vec::new(),
             messages: Vec::new(),
             sources: Vec::new(),
@@ -103,29 +161,35 @@ impl Storm {
         }
     }
 
-    fn run(mut self, cut_at: Option<usize>) {
+    fn run(mut self) {
         for step in 0..STEPS {
-            if cut_at == Some(step) {
-                self.shared.cut();
+            if self.plan.cuts.contains(&step) {
+                if self.dice.one_in(2) {
+                    self.shared.cut();
+                } else {
+                    self.shared.cut_some();
+                }
                 self.was_cut = true;
             }
             let node = self.dice.roll(NODES as u64) as usize;
-            match self.dice.roll(12) {
+            match self.dice.roll(13) {
                 0..4 => self.send(node),
                 4..7 => self.receive(node),
                 7 => self.write(node),
                 8 => self.read(node),
+                9 => self.count(node),
                 _ => self.nodes[node].engine.progress(),
             }
             self.collect();
         }
         self.finish();
         for (n, node) in self.nodes.iter().enumerate() {
-            node.assert_idle(2);
+            node.assert_idle(REGIONS);
             assert!(self.still[n] == pattern(n as u64, PART));
         }
         assert!(self.was_cut || self.slots == self.expected, "seed {}: writes", self.seed);
         self.check_order();
+        self.check_counts();
     }
 
     fn tag(&mut self) -> Option<u64> {
@@ -220,6 +284,17 @@ impl Storm {
         self.take_back(posted);
     }
 
+    fn count(&mut self, node: usize) {
+        let target = self.dice.roll(NODES as u64) as usize;
+        let mut before = Box::new([0; 8]);
+        let place = iov(&mut before[..]);
+        let context = self.post(node, None, What::Count { target, before, done: false });
+        let kind = (AtomicKind::Fetch, datatype::UINT64, atomic_op::SUM);
+        let meta = meta(target as u64, context);
+        let posted = self.nodes[node].fetch(meta, kind, &mut 1u64.to_ne_bytes(), place, SUM);
+        self.take_back(posted);
+    }
+
     fn collect(&mut self) {
         for node in 0..NODES {
             let all = [self.nodes[node].sent(), self.nodes[node].received()].concat();
@@ -245,6 +320,7 @@ impl Storm {
         };
         match &mut posted.what {
             What::Send | What::Write => {}
+            What::Count { done, .. } => *done = true,
             What::Read { bytes, target, at } => {
                 let original = &pattern(*target as u64, PART)[*at..*at + bytes.len()];
                 assert!(bytes == original, "seed {seed}: a read");
@@ -283,15 +359,36 @@ impl Storm {
         }
     }
 
-    /// Until no byte moves. Time passes, for peers that have to be tried again.
+    /// Until no byte moves for longer than peers are tried again.
     fn settle(&mut self) {
-        let mut quiet = 0;
-        while quiet < 4 {
+        const LOOK: Duration = Duration::from_millis(500);
+        let mut quiet = Duration::ZERO;
+        while quiet < LIMITS.connect + Duration::from_secs(2) {
             let before = self.shared.moved();
-            self.shared.wait(Duration::from_millis(300));
-            settle(&mut self.nodes.iter_mut().collect::<Vec<_>>());
+            self.shared.wait(LOOK);
+            for _ in 0..40 {
+                self.nodes.iter_mut().for_each(|node| node.engine.progress());
+            }
             self.collect();
-            quiet = if before == self.shared.moved() { quiet + 1 } else { 0 };
+            quiet = if before == self.shared.moved() { quiet + LOOK } else { Duration::ZERO };
+        }
+    }
+
+    /// Each number was the sum before one operation.
+    fn check_counts(&self) {
+        for (node, sum) in self.sums.iter().enumerate() {
+            let (mut posted, mut seen) = (0, HashSet::new());
+            for what in self.posted.iter().map(|posted| &posted.what) {
+                let What::Count { target, before, done } = what else { continue };
+                if *target == node {
+                    posted += 1;
+                    assert!(!done || seen.insert(u64::from_ne_bytes(**before)), "{}", self.seed);
+                }
+            }
+            let (sum, least) = (u64::from_ne_bytes(sum.0), seen.len() as u64);
+            assert!((least..=posted).contains(&sum), "seed {}: {sum} of {posted}", self.seed);
+            assert!(self.was_cut || sum == posted && least == posted, "seed {}", self.seed);
+            assert!(seen.iter().all(|before| *before < sum), "seed {}", self.seed);
         }
     }
 

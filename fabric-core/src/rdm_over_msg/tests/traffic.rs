@@ -89,7 +89,7 @@ fn what_does_not_fit_is_cut_off() {
 #[test]
 fn a_receive_in_the_middle_of_segments() {
     for seed in 1..20 {
-        let script = Script { refuse: 2, late: 2, seed };
+        let script = Script { refuse: 2, late: 2, told: seed % 2, seed, ..Script::default() };
         let (_, mut a, mut b) = pair(script);
         let (mut from, mut to) = (pattern(1, 5000), vec![0; 5000]);
         a.send(meta(1, 3), Some(5), &[iov(&mut from)]).unwrap();
@@ -286,4 +286,51 @@ fn a_flood_waits_with_its_sender() {
     assert_eq!(a.sent().len(), COUNT);
     a.assert_idle(0);
     b.assert_idle(0);
+}
+
+/// What the transport has taken in part may still be lost, and is not told as done before.
+#[test]
+fn half_a_message_ends_with_its_connection() {
+    for silent in [false, true] {
+        let (shared, mut a, mut b) = pair(Script { parts: 1, ..Script::default() });
+        let mut bytes = pattern(1, 10);
+        let mut places = [[0; 10]; 2];
+        places.iter_mut().for_each(|to| b.trecv(7, 5, to));
+        a.send(meta(1, 1), Some(5), &[iov(&mut bytes)]).unwrap();
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!((a.sent().len(), b.received().len()), (1, 1));
+        let flags = if silent { Flags::INJECT } else { Flags::COMPLETION };
+        let meta = TxMeta { silent, flags, ..meta(1, 2) };
+        for cut in [false, true] {
+            a.send(meta, Some(5), &[iov(&mut bytes)]).unwrap();
+            a.engine.progress();
+            assert!(a.sent().is_empty());
+            if cut {
+                shared.cut();
+            }
+            settle(&mut [&mut a, &mut b]);
+            let sent = a.sent();
+            assert_eq!(sent.len(), usize::from(cut || !silent));
+            if cut {
+                let error = sent[0].err();
+                assert_eq!((error.entry.context, error.err), (2, Errno::ECONNRESET));
+            }
+        }
+        assert_eq!(b.received().len(), 1);
+        a.assert_idle(0);
+    }
+}
+
+/// No packet asks for it.
+#[test]
+fn nobody_learns_that_a_receive_was_found() {
+    let (_, mut a, mut b) = pair(Script::default());
+    let mut bytes = pattern(1, 10);
+    let flags = Flags::COMPLETION | Flags::MATCH_COMPLETE;
+    for _ in 0..2 {
+        let refused = a.send(TxMeta { flags, ..meta(1, 1) }, Some(5), &[iov(&mut bytes)]);
+        assert_eq!(refused, Err(Errno::EOPNOTSUPP));
+        a.send(meta(1, 1), Some(5), &[iov(&mut bytes)]).unwrap();
+        settle(&mut [&mut a, &mut b]);
+    }
 }

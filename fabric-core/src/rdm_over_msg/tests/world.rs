@@ -1,14 +1,17 @@
 //! Connections in memory that do what their script says: refuse, delay, split and cut.
 
 use std::{
-    cmp::Ordering,
     collections::{HashMap, VecDeque},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use super::super::{Access, Address, Event, Sent, Token, Transport, packet::Ranges};
+use super::{
+    super::{Access, Event, Sent, Taker, Token, Transport, packet::Ranges},
+    at::At,
+    dice::Dice,
+};
 use crate::{
     Errno, Result,
     attr::Info,
@@ -27,65 +30,18 @@ pub(super) struct Script {
     pub(super) refuse: u64,
     /// Every so manyth look at what has come finds nothing; zero: none.
     pub(super) late: u64,
+    /// Every so manyth injected message leaves in parts; zero: none.
+    pub(super) parts: u64,
+    /// Every so manyth message that could be taken in place is told instead; zero: none.
+    pub(super) told: u64,
+    /// Every so manyth request for a connection is lost, and as many acceptances; zero: none.
+    pub(super) lost: u64,
     pub(super) seed: u64,
 }
 
 impl Default for Script {
     fn default() -> Self {
-        Self { refuse: 0, late: 0, seed: 1 }
-    }
-}
-
-/// A generator of numbers that a seed repeats.
-#[derive(Clone, Debug)]
-pub(super) struct Dice(u64);
-
-impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(super) fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
-    }
-
-    pub(super) fn one_in(&mut self, sides: u64) -> bool {
-        sides != 0 && self.roll(sides) == 0
-    }
-}
-
-/// A host and a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct At(pub(super) u16, pub(super) u16);
-
-impl fmt::Display for At {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.0, self.1)
-    }
-}
-
-impl Address for At {
-    fn parse(bytes: &[u8]) -> Result<Self> {
-        let [a, b, c, d] = *bytes.first_chunk().ok_or(Errno::EINVAL)?;
-        Ok(Self(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
-    }
-    fn to_bytes(&self) -> Vec<u8> {
-        [self.0.to_be_bytes(), self.1.to_be_bytes()].concat()
-    }
-    fn port(&self) -> u16 {
-        self.1
-    }
-    fn with_port(self, port: u16) -> Self {
-        Self(self.0, port)
-    }
-    fn canonical(self) -> Self {
-        self
-    }
-    fn contest(self, other: Self) -> Ordering {
-        self.cmp(&other)
+        Self { refuse: 0, late: 0, parts: 0, told: 0, lost: 0, seed: 1 }
     }
 }
 
@@ -196,6 +152,16 @@ impl Shared {
             world.cut(at, Errno::ECONNRESET);
         }
     }
+
+    /// Cuts about half of them.
+    pub(super) fn cut_some(&self) {
+        let mut world = self.lock();
+        for at in 0..world.links.len() {
+            if world.dice.one_in(2) {
+                world.cut(at, Errno::ECONNRESET);
+            }
+        }
+    }
 }
 
 impl World {
@@ -217,8 +183,22 @@ impl World {
         }
     }
 
+    /// Offers a message in place, if nothing is left to be told that may have come before it.
+    fn offer(
+        &mut self,
+        owner: usize,
+        conn: Token,
+        packet: &[u8],
+        taker: &mut impl Taker,
+    ) -> Result<bool> {
+        let mut before = self.endpoints[owner].events.iter();
+        let told = self.script.told;
+        let offered = before.all(|event| matches!(event, Event::Done { .. }));
+        if offered && !self.dice.one_in(told) { taker.take(conn, packet) } else { Ok(false) }
+    }
+
     /// Delivers what has come to one side of a link.
-    fn deliver(&mut self, at: usize, me: usize) {
+    fn deliver(&mut self, at: usize, me: usize, taker: &mut impl Taker) {
         while let Some(carried) = {
             let side = &mut self.links[at].sides[me];
             if side.paused || side.gone { None } else { side.incoming.pop_front() }
@@ -231,7 +211,14 @@ impl World {
             let back = sides[1 - me].gone;
             match carried {
                 Carried::Message(packet, done) => {
-                    self.endpoints[owner].events.push_back(Event::Packet { conn: token, packet });
+                    match self.offer(owner, token, &packet, taker) {
+                        Ok(true) => {}
+                        Ok(false) => {
+                            let event = Event::Packet { conn: token, packet };
+                            self.endpoints[owner].events.push_back(event);
+                        }
+                        Err(reason) => return self.cut(at, reason),
+                    }
                     if let (Some(token), false) = (done, back) {
                         let done = Event::Done { token, outcome: Ok(()) };
                         self.endpoints[other].events.push_back(done);
@@ -340,6 +327,10 @@ impl Transport for TestTransport {
     const COPIED: usize = 200;
     const RECEIVES: u32 = 8;
 
+    fn connect_timeout() -> Duration {
+        Duration::from_secs(10)
+    }
+
     fn open(_: &Arc<Domain>, _: &Info, _: usize) -> Result<Self> {
         Err(Errno::ENOSYS)
     }
@@ -375,7 +366,9 @@ impl Transport for TestTransport {
         let own = Side { owner: Some(self.me), token: Some(token), ..Side::default() };
         world.links.push(Link { sides: [own, Side::default()], up: false });
         let request = world.links.len() - 1;
-        match world.listeners.get(&to).copied() {
+        let lost = world.script.lost;
+        let lost = world.dice.one_in(lost);
+        match world.listeners.get(&to).copied().filter(|_| !lost) {
             Some(listener) => {
                 let event =
                     Event::Requested { request, from: At(self.at.0, 0), data: data.to_vec() };
@@ -393,6 +386,10 @@ impl Transport for TestTransport {
 
     fn accept(&mut self, token: Token, request: usize, data: &[u8]) -> Result<Conn> {
         let mut world = self.world.lock();
+        let lost = world.script.lost;
+        if world.dice.one_in(lost) {
+            world.cut(request, Errno::ECONNRESET);
+        }
         let link = &mut world.links[request];
         if link.sides[0].gone {
             return Err(Errno::ECONNRESET);
@@ -451,11 +448,24 @@ impl Transport for TestTransport {
     }
 
     fn look(&mut self, (link, side): Conn) {
-        self.world.lock().deliver(link, side);
+        self.world.lock().deliver(link, side, &mut ());
     }
 
-    fn inject(&mut self, conn: Conn, head: &[u8], body: &Buffers, _: bool) -> Result<()> {
-        self.message(conn, head, body, None)
+    fn inject(
+        &mut self,
+        conn: Conn,
+        head: &[u8],
+        body: &Buffers,
+        _: bool,
+        token: Token,
+    ) -> Result<Sent> {
+        let parts = {
+            let mut world = self.world.lock();
+            let parts = world.script.parts;
+            token != Token::NOBODY && world.dice.one_in(parts)
+        };
+        self.message(conn, head, body, Some(token).filter(|_| parts))?;
+        Ok(if parts { Sent::Later } else { Sent::Now })
     }
 
     fn send(
@@ -512,14 +522,14 @@ impl Transport for TestTransport {
         self.world.lock().links[link].sides[side].paused = pause;
     }
 
-    fn poll(&mut self, events: &mut Vec<Event<Self>>) {
+    fn poll(&mut self, events: &mut Vec<Event<Self>>, taker: &mut impl Taker) {
         let mut world = self.world.lock();
         let late = world.script.late;
         for at in 0..world.links.len() {
             for side in 0..2 {
                 let own = world.links[at].up && world.links[at].sides[side].owner == Some(self.me);
                 if own && !world.dice.one_in(late) {
-                    world.deliver(at, side);
+                    world.deliver(at, side, taker);
                 }
             }
         }

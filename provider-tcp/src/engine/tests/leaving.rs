@@ -3,12 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use fabric_core::{
-    Errno,
+    Errno, Result,
     completion::{Counter, CounterAttr},
     flags::Flags,
     mem::Buffers,
     op::{RmaKind, TxMeta},
-    rdm_over_msg::Token,
+    rdm_over_msg::{Sent, Token},
+    slab::Handle,
 };
 
 use super::{
@@ -187,15 +188,14 @@ fn a_write_without_an_answer_completes_as_it_leaves() {
     a.assert_idle();
 }
 
-/// The protocol above takes an injected message for sent. One that does not enter the socket was none.
-#[test]
-fn the_protocol_above_hears_of_a_full_socket() {
-    let (_, mut a, mut b) = pair(Script { room: 1000, ..Script::default() });
+/// Nodes with a connection for the protocol above, as the first names it.
+fn layered(script: Script) -> (Shared, Node, Node, Handle) {
+    let (shared, mut a, mut b) = pair(script);
     for node in [&mut a, &mut b] {
         node.engine.core.eps.get_mut(node.ep).unwrap().layer = Some(4096);
     }
     let to = b.name();
-    let conn = a.engine.layer_connect(a.ep, Token(1), to, &[]).unwrap();
+    let conn = a.engine.layer_connect(a.ep, Token(u64::MAX), to, &[]).unwrap();
     settle(&mut [&mut a, &mut b]);
     let [Event::Requested { request, .. }] = b.engine.core.layer[..] else { panic!("no request") };
     b.engine.core.layer.clear();
@@ -203,11 +203,34 @@ fn the_protocol_above_hears_of_a_full_socket() {
     settle(&mut [&mut a, &mut b]);
     a.engine.core.layer.clear();
     b.engine.core.layer.clear();
-    let (mut sent, mut refused) = (0, 0);
+    (shared, a, b, conn)
+}
+
+/// Ends of messages that the protocol above hears of.
+fn ends(a: &mut Node) -> Vec<(u64, Result<()>)> {
+    let mut events = Vec::new();
+    a.engine.core.layer.hand_over(&mut events);
+    let end = |event| match event {
+        Event::Done { token, outcome } => Some((token.0, outcome)),
+        _ => None,
+    };
+    events.into_iter().filter_map(end).collect()
+}
+
+/// A message that does not enter the socket was none; the end of one that enters in part is told when
+/// all of it has.
+#[test]
+fn the_protocol_above_hears_of_a_full_socket() {
+    let (_, mut a, mut b, conn) = layered(Script { room: 1000, ..Script::default() });
+    let (mut sent, mut refused, mut later, mut told) = (0, 0, Vec::new(), Vec::new());
     while sent < 500 {
-        let more = sent % 3 == 0;
-        match a.engine.layer_inject(conn, &[sent as u8; 50], &Buffers::EMPTY, more) {
-            Ok(()) => sent += 1,
+        let (more, token) = (sent % 3 == 0, Token(sent + 1));
+        match a.engine.layer_inject(conn, &[sent as u8; 50], &Buffers::EMPTY, more, token) {
+            Ok(Sent::Now) => sent += 1,
+            Ok(Sent::Later) => {
+                later.push(token.0);
+                sent += 1;
+            }
             Err(reason) => {
                 assert_eq!(reason, Errno::EAGAIN);
                 refused += 1;
@@ -216,14 +239,32 @@ fn the_protocol_above_hears_of_a_full_socket() {
                     "one has begun at most"
                 );
                 settle(&mut [&mut b, &mut a]);
+                told.extend(ends(&mut a));
             }
         }
     }
     assert!(refused > 10);
     settle(&mut [&mut b, &mut a]);
+    told.extend(ends(&mut a));
+    assert!(later.len() > 100);
+    assert!(told.into_iter().eq(later.into_iter().map(|token| (token, Ok(())))));
     let packets = b.engine.core.layer.iter().map(|event| match event {
         Event::Packet { packet, .. } => packet[0],
         _ => panic!("another event"),
     });
     assert!(packets.eq((0..500).map(|n| n as u8)));
+}
+
+/// What has left in part has not left.
+#[test]
+fn the_protocol_above_hears_of_half_a_message() {
+    let (shared, mut a, _b, conn) = layered(Script { room: 75, ..Script::default() });
+    let mut inject =
+        |token| a.engine.layer_inject(conn, &[1; 40], &Buffers::EMPTY, false, Token(token));
+    assert_eq!(inject(1), Ok(Sent::Now));
+    assert_eq!(inject(2), Ok(Sent::Later));
+    assert_eq!(inject(3), Err(Errno::EAGAIN));
+    shared.cut();
+    a.engine.progress();
+    assert_eq!(ends(&mut a), [(2, Err(Errno::ECONNRESET))]);
 }
