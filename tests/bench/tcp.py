@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares the provider tcp with that of another libfabric, and with bare sockets as the limit.
+"""Compares the providers tcp and `tcp;ofi_rxm` with those of another libfabric, and with bare
+sockets as the limit.
 
 One program, compiled once, runs on both libraries by what the loader finds; another one does the
 same over non-blocking sockets. All take turns, over the loopback interface and over a veth cable
@@ -9,7 +10,9 @@ children of this program and end with it.
 Every figure is the median of the rounds, with the least and the largest beside it. A ratio is the
 median over pairs of runs that followed each other.
 
-Writes build/bench/tcp.md and build/bench/tcp.json.
+With --sizes, one endpoint of both libraries is measured size by size instead.
+
+Writes build/bench/tcp.md and tcp.json, or tcp-sizes.md and tcp-sizes.json.
 """
 
 import argparse
@@ -27,13 +30,21 @@ SOURCES = pathlib.Path(__file__).resolve().parent / "tcp"
 OUTPUT = libraries.BUILD / "bench"
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"]
 
-ENDPOINTS = {"rdm-tagged": "RDM, tagged", "rdm-msg": "RDM, untagged", "msg": "MSG"}
+ENDPOINTS = {
+    "rdm-tagged": "RDM, tagged",
+    "rdm-msg": "RDM, untagged",
+    "rxm-tagged": "`tcp;ofi_rxm`, tagged",
+    "rxm-msg": "`tcp;ofi_rxm`, untagged",
+    "msg": "MSG",
+}
 # What is measured, in how many rounds of its own (see measure.h).
 MEASURES = {
     "latency": ("half round trip of 8 B, µs", 20_000),
     "rate": ("messages of 8 B, 64 outstanding, M/s", 2_000),
     "bandwidth": ("messages of 1 MiB, GB/s", 60),
 }
+# Round trips of each size, for all that are not large.
+BY_SIZE = 1_000
 SOCKETS = "sockets"
 # The window of "rate" over sockets, with a call for each message.
 EACH = "calls"
@@ -50,22 +61,23 @@ def main():
         print(f"  {library.name:8} {library.title} {versions[library.name]}: {library.path}")
     compile_programs(ours)
 
-    samples = {}
     with contextlib.ExitStack() as stack:
         networks = [Network("loopback", "127.0.0.1")]
         if "veth" in args.networks:
             cable = stack.enter_context(Family())
             networks.append(lay(cable))
         networks = [network for network in networks if network and network.name in args.networks]
+        turns = sizes_round if args.sizes else one_round
+        samples = {}
         for number in range(args.rounds):
             print(f"round {number + 1}/{args.rounds}", flush=True)
             for network in networks:
-                one_round(args, network, (ours, theirs), number, samples)
+                turns(args, network, (ours, theirs), number, samples)
 
     results = {case: figures.summary(values) for case, values in samples.items()}
-    table = markdown(args, networks, theirs, versions, results, host)
+    write = sizes_markdown if args.sizes else markdown
+    table = write(args, networks, theirs, versions, results, host)
     print("\n" + table)
-    (OUTPUT / "tcp.md").write_text(table, encoding="utf-8")
     document = {
         "host": host,
         "rounds": args.rounds,
@@ -79,10 +91,12 @@ def main():
             for (network, endpoint, measure, of), figure in results.items()
         ],
     }
-    (OUTPUT / "tcp.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print(f"written: {OUTPUT}/tcp.md and tcp.json")
+    name = "tcp-sizes" if args.sizes else "tcp"
+    (OUTPUT / f"{name}.md").write_text(table, encoding="utf-8")
+    (OUTPUT / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(f"written: {OUTPUT}/{name}.md and {name}.json")
     if args.docs:
-        figures.into(libraries.ROOT / "docs/src/benchmarks.md", "tcp", table)
+        figures.into(libraries.ROOT / "docs/src/benchmarks.md", name, table)
 
 
 def arguments():
@@ -94,6 +108,7 @@ def arguments():
     parser.add_argument("--networks", default="loopback,veth", help="which of the two")
     parser.add_argument("--endpoints", default=",".join(ENDPOINTS), help="which of these")
     parser.add_argument("--measures", default=",".join(MEASURES), help="which of these")
+    parser.add_argument("--sizes", metavar="ENDPOINT", choices=ENDPOINTS, help="by size, of this one")
     parser.add_argument("--brief", action="store_true", help="a tenth of the messages")
     parser.add_argument("--docs", action="store_true", help="put the table into the book")
     args = parser.parse_args()
@@ -171,20 +186,37 @@ def one_round(args, network, pair, number, samples):
     order = pair if number % 2 == 0 else pair[::-1]
     for measure in args.measures:
         case = (network.name, SOCKETS, measure, SOCKETS)
-        samples.setdefault(case, []).append(exchange(args, network, None, None, measure))
+        samples.setdefault(case, []).append(figure(args, network, None, None, measure))
         if measure == "rate":
-            each = exchange(args, network, None, None, EACH)
+            each = figure(args, network, None, None, EACH)
             samples.setdefault((network.name, SOCKETS, EACH, SOCKETS), []).append(each)
         for endpoint in args.endpoints:
             for library in order:
                 case = (network.name, endpoint, measure, library.name)
-                figure = exchange(args, network, library, endpoint, measure)
-                samples.setdefault(case, []).append(figure)
+                one = figure(args, network, library, endpoint, measure)
+                samples.setdefault(case, []).append(one)
 
 
-def exchange(args, network, library, endpoint, measure):
-    """One number, of a server and a client that run to their ends."""
-    port, count = pingpong.free_port(), MEASURES["rate" if measure == EACH else measure][1]
+def sizes_round(args, network, pair, number, samples):
+    """Both libraries, one behind the other, each with all sizes."""
+    for library in pair if number % 2 == 0 else pair[::-1]:
+        text = exchange(args, network, library, args.sizes, "sizes", BY_SIZE)
+        for line in text.splitlines():
+            size, *three = map(float, line.split())
+            for measure, one in zip(MEASURES, three):
+                case = (network.name, int(size), measure, library.name)
+                samples.setdefault(case, []).append(one)
+
+
+def figure(args, network, library, endpoint, measure):
+    """One number."""
+    count = MEASURES["rate" if measure == EACH else measure][1]
+    return float(exchange(args, network, library, endpoint, measure, count))
+
+
+def exchange(args, network, library, endpoint, measure, count):
+    """What a client prints that runs to its end with a server."""
+    port = pingpong.free_port()
     if args.brief:
         count //= 10
     what = [network.address, port, measure, count]
@@ -204,11 +236,11 @@ def exchange(args, network, library, endpoint, measure):
             pingpong.prove(library, "server", server, None)
         client = family.start(command("client", 1), env)
         try:
-            figure = client.wait(90)
+            text = client.wait(90)
             server.wait(20)
         except Failed as failure:
             raise Failed(f"{failure}\noutput of the server:\n{server.output()}") from None
-    return float(figure)
+    return text
 
 
 def markdown(args, networks, theirs, versions, results, host):
@@ -240,6 +272,30 @@ def markdown(args, networks, theirs, versions, results, host):
                 cells = [title, ENDPOINTS[endpoint], limit, *map(figures.spread, pair)]
                 lines.append(f"| {' | '.join(cells)} | {figures.ratio(*pair):.2f} |")
                 title = ""
+    return "\n".join(lines) + "\n"
+
+
+def sizes_markdown(args, networks, theirs, versions, results, host):
+    other = f"{theirs.name} {versions[theirs.name]}"
+    lines = [
+        f"{ENDPOINTS[args.sizes]}: median of {args.rounds} (least..largest); windows are of 64 "
+        "messages, or of 16 MiB. A ratio is the median over pairs of runs that followed each other: "
+        "of times it is good below 1, of rates above 1.",
+        figures.signature(host, args.pins),
+        "",
+        f"| | size | µs, Percale | µs, {other} | ratio | MB/s, Percale | MB/s, {other} | ratio |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for network in networks:
+        title = network.name
+        for size in sorted({size for name, size, _, _ in results if name == network.name}):
+            cells = [title, pingpong.label(size)]
+            for measure, scale in (("latency", 1), ("rate", size)):
+                pair = [results[network.name, size, measure, name] for name in ("percale", theirs.name)]
+                scaled = [figures.summary([scale * one for one in each["each"]]) for each in pair]
+                cells += [*map(figures.spread, scaled), f"{figures.ratio(*pair):.2f}"]
+            lines.append(f"| {' | '.join(cells)} |")
+            title = ""
     return "\n".join(lines) + "\n"
 
 

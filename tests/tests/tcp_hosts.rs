@@ -84,11 +84,6 @@ fn a_peer_of_another_protocol_is_told_no() {
 }
 
 #[test]
-fn headers_with_impossible_numbers() {
-    program("strangers").run(&["headers"]);
-}
-
-#[test]
 fn a_message_for_which_there_is_no_memory() {
     program("strangers").run(&["memory"]);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The same over the provider tcp of the libfabric that the loader finds.
+ * The same over the provider tcp of the libfabric that the loader finds, or tcp;ofi_rxm.
  *
- *	fabric server|client rdm-tagged|rdm-msg|msg NODE PORT latency|rate|bandwidth COUNT
+ *	fabric server|client rdm-tagged|rdm-msg|rxm-tagged|rxm-msg|msg NODE PORT
+ *		latency|rate|bandwidth|sizes COUNT
  *
  * Everything is posted and completed as MPI libraries do it: one queue, many entries in a read.
  */
@@ -185,16 +186,16 @@ int main(int argc, char **argv)
 	struct fi_info *hints = fi_allocinfo();
 
 	if (argc != 7 || !hints)
-		fail("usage: fabric server|client rdm-tagged|rdm-msg|msg NODE PORT "
-		     "latency|rate|bandwidth COUNT");
+		fail("usage: fabric server|client rdm-tagged|rdm-msg|rxm-tagged|rxm-msg|msg "
+		     "NODE PORT latency|rate|bandwidth|sizes COUNT");
 	is_server = !strcmp(argv[1], "server");
 	is_connected = !strcmp(argv[2], "msg");
-	is_tagged = !strcmp(argv[2], "rdm-tagged");
+	is_tagged = strstr(argv[2], "-tagged") != NULL;
 	hints->caps = is_tagged ? FI_TAGGED : FI_MSG;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = is_connected ? FI_EP_MSG : FI_EP_RDM;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
-	hints->fabric_attr->prov_name = strdup("tcp");
+	hints->fabric_attr->prov_name = strdup(strncmp(argv[2], "rxm", 3) ? "tcp" : "tcp;ofi_rxm");
 	OK(fi_getinfo(FI_VERSION(1, 18), argv[3], argv[4], is_server ? FI_SOURCE : 0, hints,
 		      &info));
 	OK(fi_fabric(info->fabric_attr, &fabric, NULL));

@@ -2,11 +2,12 @@
 /*
  * What is measured between a server and a client, whatever carries their messages:
  *
- *	PROGRAM server|client ... latency|rate|bandwidth COUNT
+ *	PROGRAM server|client ... latency|rate|bandwidth|sizes COUNT
  *
  * The client prints one number: microseconds of half a round trip of SMALL bytes, millions of
  * messages of SMALL bytes in a second, or GB/s of messages of LARGE bytes.  The latter two send a
  * window of messages and wait for one that says that all of them are there, as MPI benchmarks do.
+ * Or it prints a line for each of many sizes: the size, and the three numbers for messages of it.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -21,6 +22,14 @@
 #define SMALL_WINDOW	64
 #define LARGE_WINDOW	16
 #define DEADLINE	60
+
+/* From the least to what fills a window alone, and on both sides of where ways change. */
+static const size_t SIZES[] = {
+	1, 8, 64, 256, 1 << 10, 4 << 10, 6 << 10, 8 << 10, 12 << 10, 16 << 10, 24 << 10, 32 << 10,
+	48 << 10, 64 << 10, 96 << 10, 128 << 10, 192 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20,
+};
+/* Bytes in one direction that one size's measurement sends at most. */
+#define MOST		((size_t) 128 << 20)
 
 /* What carries messages.  Those of one direction arrive in order. */
 struct carrier {
@@ -64,11 +73,17 @@ static inline void ready(void)
 	fflush(stdout);
 }
 
+/* A window is answered with one message; one message, with one like it. */
+static size_t answer_to(int window, size_t size)
+{
+	return window == 1 ? size : SMALL;
+}
+
 /* The client begins with a window, which the server answers with one message. */
 static void ask(const struct carrier *carrier, int rounds, int window, size_t size)
 {
 	for (int i = 0; i < rounds; i++) {
-		carrier->expect(1, SMALL);
+		carrier->expect(1, answer_to(window, size));
 		carrier->send(window, size);
 		carrier->finish();
 	}
@@ -82,9 +97,45 @@ static void answer(const struct carrier *carrier, int rounds, int window, size_t
 		carrier->finish();
 		if (i + 1 < rounds)
 			carrier->expect(window, size);
-		carrier->send(1, SMALL);
+		carrier->send(1, answer_to(window, size));
 	}
 	carrier->finish();
+}
+
+/* The time of so many rounds, behind a tenth of them. */
+static double timed(const struct carrier *carrier, int is_server, int rounds, int window,
+		    size_t size)
+{
+	double begin;
+
+	if (is_server) {
+		answer(carrier, rounds / 10 + 1, window, size);
+		answer(carrier, rounds, window, size);
+		return 0;
+	}
+	ask(carrier, rounds / 10 + 1, window, size);
+	begin = now();
+	ask(carrier, rounds, window, size);
+	return now() - begin;
+}
+
+static int at_most(int count, size_t limit)
+{
+	return (size_t) count < limit ? count : (int) limit;
+}
+
+/* As many round trips as there are rounds, and a tenth as many windows, but for large messages. */
+static void measure_size(const struct carrier *carrier, int is_server, int rounds, size_t size)
+{
+	const int trips = at_most(rounds, MOST / size + 1);
+	const int window = at_most(SMALL_WINDOW, LARGE_WINDOW * LARGE / size);
+	const int windows = at_most(rounds / 10 + 1, MOST / size / (size_t) window + 1);
+	const double trip = timed(carrier, is_server, trips, 1, size) / trips;
+	const double message = timed(carrier, is_server, windows, window, size) / windows / window;
+
+	if (!is_server)
+		printf("%zu %.4f %.4f %.4f\n", size, trip / 2 * 1e6, 1 / message / 1e6,
+		       (double) size / message / 1e9);
 }
 
 static inline void measure(const struct carrier *carrier, int is_server, char **args)
@@ -94,7 +145,7 @@ static inline void measure(const struct carrier *carrier, int is_server, char **
 	const int is_rate = !strcmp(what, "rate");
 	const int window = is_latency ? 1 : is_rate ? SMALL_WINDOW : LARGE_WINDOW;
 	const size_t size = is_latency || is_rate ? SMALL : LARGE;
-	double begin, seconds;
+	double seconds;
 
 	if (rounds < 1)
 		fail("%s: no number of rounds", args[1]);
@@ -105,15 +156,14 @@ static inline void measure(const struct carrier *carrier, int is_server, char **
 		fail("no memory");
 	memset(outgoing, 0x55, LARGE_WINDOW * LARGE);
 	memset(incoming, 0, LARGE_WINDOW * LARGE);
-	if (is_server) {
-		answer(carrier, rounds / 10 + 1, window, size);
-		answer(carrier, rounds, window, size);
+	if (!strcmp(what, "sizes")) {
+		for (size_t i = 0; i < sizeof(SIZES) / sizeof(SIZES[0]); i++)
+			measure_size(carrier, is_server, rounds, SIZES[i]);
 		return;
 	}
-	ask(carrier, rounds / 10 + 1, window, size);
-	begin = now();
-	ask(carrier, rounds, window, size);
-	seconds = now() - begin;
+	seconds = timed(carrier, is_server, rounds, window, size);
+	if (is_server)
+		return;
 	if (is_latency)
 		printf("%.4f\n", seconds / rounds / 2 * 1e6);
 	else if (is_rate)

@@ -46,7 +46,7 @@ static size_t good_request(unsigned char *out) {
 }
 
 /* The same in the protocol of ofi_rxm. */
-enum { LAYERED = 24, LAYERED_PORT = HEAD + 4, REFUSAL = 2 };
+enum { LAYERED = 24, LAYERED_PORT = HEAD + 4, REFUSAL = 2, ACCEPTANCE = 16 };
 
 static size_t good_layered_request(unsigned char *out) {
     static const unsigned char layered[LAYERED] = {1, 2, 4, 3, 0, 0, 2, 0, 0, 0x40, 0, 0, 0, 0x10};
@@ -231,7 +231,7 @@ static void layered(void) {
 }
 
 struct header {
-    unsigned char bytes[64];
+    unsigned char bytes[512];
     size_t len;
     const char *what;
 };
@@ -249,12 +249,119 @@ static struct header header(const char *what, int op, unsigned flags, int data, 
     return h;
 }
 
+/* A packet of the protocol of ofi_rxm in a message that is as long as it should be. */
+enum { FRAME = 16, PACKET = 64, RANGES = 104, COUNT_AT = FRAME + PACKET + RANGES - 8 };
+enum { EAGER, SEGMENT, ANNOUNCEMENT, READ_DONE, ATOMIC, ATOMIC_RESPONSE, WRITE_READY = 7, WRITE_DONE };
+
+static struct header packet(const char *what, int kind, int op, uint64_t size, size_t body) {
+    struct header h = header(what, 0, 0, 0, 0, FRAME, FRAME + PACKET + body);
+    unsigned char *head = h.bytes + FRAME;
+    head[0] = 4;
+    head[1] = (unsigned char)kind;
+    head[32] = 2;
+    head[34] = (unsigned char)op;
+    memcpy(head + 40, &size, 8);
+    h.len = FRAME + PACKET + body;
+    CHECK(h.len <= sizeof h.bytes);
+    return h;
+}
+
+static struct header ranges(const char *what, int kind, uint64_t size, int count, uint64_t addr,
+                            uint64_t len) {
+    struct header h = packet(what, kind, 0, size, RANGES);
+    for (int i = 0; i < 4; i++)
+        memcpy(h.bytes + FRAME + PACKET + 24 * i, (uint64_t[]){addr, len, 77}, 24);
+    h.bytes[COUNT_AT] = (unsigned char)count;
+    return h;
+}
+
+static struct header atomic(const char *what, int type, int op, int count, size_t operands) {
+    size_t body = RANGES - 8 + operands;
+    struct header h = packet(what, ATOMIC, 6, body, body);
+    h.bytes[FRAME + 56] = (unsigned char)type;
+    h.bytes[FRAME + 57] = (unsigned char)op;
+    h.bytes[FRAME + 58] = (unsigned char)count;
+    memcpy(h.bytes + FRAME + PACKET, (uint64_t[]){0x1000, 1, 77}, 24);
+    return h;
+}
+
+/* Shakes hands as a peer does. A layered one is told how packets name it. */
+static int greet(struct side *side, uint64_t *index) {
+    unsigned char bytes[HEAD + LAYERED], in[HEAD + ACCEPTANCE];
+    size_t answer = HEAD + (is_layered() ? ACCEPTANCE : RECORD);
+    int fd = visit();
+    own_fds++;
+    say(fd, bytes, is_layered() ? good_layered_request(bytes) : good_request(bytes));
+    read_exactly(side, fd, in, answer);
+    CHECK(in[1] == 1);
+    *index = 0;
+    memcpy(index, in + HEAD, 4);
+    return fd;
+}
+
+/* What is said behind a good hand-shake, in one piece or byte by byte. */
+static int says(struct side *side, const struct header *h, int split) {
+    struct header own = *h;
+    uint64_t index;
+    int fd = greet(side, &index);
+    if (is_layered() && own.len >= FRAME + PACKET)
+        memcpy(own.bytes + FRAME + 8, &index, 8);
+    for (size_t at = 0; at < own.len; at += split ? 1 : own.len) {
+        say(fd, own.bytes + at, split ? 1 : own.len);
+        drain(side);
+    }
+    return fd;
+}
+
+/* Packets of good form with impossible contents: each ends its connection, and no other. */
+static void packets(struct side *side, struct other other) {
+    unsigned char in[256];
+    struct header table[] = {
+        packet("kind", 9, 0, 8, 8),
+        packet("kind", 255, 0, 8, 8),
+        packet("an operation that messages do not have", EAGER, 5, 8, 8),
+        packet("less than it says", EAGER, 0, 1ull << 63, 8),
+        packet("more than it says", EAGER, 1, 7, 8),
+        packet("a segment without a place", SEGMENT, 0, 100, 0),
+        packet("read of nothing", READ_DONE, 0, 0, 0),
+        packet("written, and not asked for", WRITE_DONE, 0, 0, 0),
+        packet("old values of nothing", ATOMIC_RESPONSE, 0, 8, 8),
+        packet("no ranges", ANNOUNCEMENT, 0, 1 << 20, 0),
+        ranges("ready for nothing", WRITE_READY, 0, 1, 0, 64),
+        ranges("0 ranges", ANNOUNCEMENT, 64, 0, 0, 64),
+        ranges("5 ranges", ANNOUNCEMENT, 64, 5, 0, 64),
+        ranges("255 ranges", ANNOUNCEMENT, 64, 255, 0, 64),
+        ranges("beyond all memory", ANNOUNCEMENT, 64, 1, -8ull, 64),
+        ranges("more than its ranges", ANNOUNCEMENT, 1ull << 62, 1, 0, 64),
+        atomic("no such type", 77, 2, 1, 8),
+        atomic("no such operation", 0, 200, 1, 8),
+        atomic("0 ranges", 0, 2, 0, 8),
+        atomic("5 ranges", 0, 2, 5, 8),
+        atomic("255 ranges", 0, 2, 255, 8),
+        atomic("too few operands", 7, 2, 1, 1),
+        {.len = 0},
+    };
+    struct header *beyond = &table[sizeof table / sizeof *table - 1];
+    *beyond = header("longer than any packet", 0, 0, 0, 0, FRAME, FRAME + PACKET + (1ull << 40));
+    beyond->len = FRAME;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        for (int split = 0; split < 2; split++) {
+            int fd = says(side, &table[i], split);
+            fprintf(stderr, "%s\n", table[i].what);
+            read_to_end(side, fd, in, sizeof in, 1);
+            close(fd);
+            own_fds--;
+        }
+        is_served(side, other);
+    }
+}
+
 /* After a good hand-shake: headers with impossible numbers. The connection ends, nothing is
  * allocated for them, and nobody else notices. */
 static void headers(void) {
     struct side side;
     struct other other;
-    unsigned char bytes[HEAD + RECORD], in[HEAD + 256];
+    unsigned char in[HEAD + 256];
     open_server(&side, &other);
     is_served(&side, other);
     int fds = open_fds() - own_fds;
@@ -285,18 +392,10 @@ static void headers(void) {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         /* In one piece, and byte by byte. */
         for (int split = 0; split < 2; split++) {
-            int fd = visit();
-            own_fds++;
-            say(fd, bytes, good_request(bytes));
-            read_exactly(&side, fd, in, HEAD + RECORD);
-            CHECK(in[1] == 1);
-            for (size_t at = 0; at < table[i].len; at += split ? 1 : table[i].len) {
-                say(fd, table[i].bytes + at, split ? 1 : table[i].len);
-                drain(&side);
-            }
+            int fd = says(&side, &table[i], split);
             char more[256] = {0};
             say(fd, more, sizeof more);
-            int waits = strncmp(table[i].what, "waits", 5) == 0;
+            int waits = !is_layered() && strncmp(table[i].what, "waits", 5) == 0;
             if (waits)
                 linger(&side, 0.05);
             else
@@ -315,14 +414,16 @@ static void headers(void) {
         }
         is_served(&side, other);
     }
+    if (is_layered())
+        packets(&side, other);
     /* Cut at each byte of a good message. */
-    struct header good = header("good", 0, 0, 0, 0, 16, 16 + 40);
-    for (size_t cut = 0; cut < good.len + 40; cut++) {
-        int fd = visit();
-        own_fds++;
-        say(fd, bytes, good_request(bytes));
-        read_exactly(&side, fd, in, HEAD + RECORD);
-        say(fd, good.bytes, cut < 64 ? cut : 64);
+    struct header good = is_layered() ? packet("good", EAGER, 0, 40, 40)
+                                      : header("good", 0, 0, 0, 0, 16, 16 + 40);
+    size_t whole = is_layered() ? good.len : good.len + 40;
+    for (size_t cut = 0; cut < whole; cut++) {
+        uint64_t index;
+        int fd = greet(&side, &index);
+        say(fd, good.bytes, cut);
         linger(&side, 0.001);
         close(fd);
         own_fds--;
@@ -331,6 +432,41 @@ static void headers(void) {
     if (resident_kib() - before > 512)
         FAIL("grew by %ld KiB", resident_kib() - before);
     end(&side, &other, fds);
+}
+
+/* A server that is no fabric endpoint and says nothing may be a peer that computes: operations wait
+ * for it and can be cancelled, and the log tells where. */
+static void silent(void) {
+    char path[] = "/tmp/percale-silent-XXXXXX", text[4096] = "", address[64];
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof at;
+    struct op out = {0};
+    struct side side;
+    int log = mkstemp(path), listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(log >= 0 && listener >= 0 && unlink(path) == 0);
+    setenv("FI_LOG_LEVEL", "warn", 1);
+    setenv("FI_LOG_LOCATION", path, 1);
+    CHECK(bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, 1) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&at, &len) == 0);
+    snprintf(address, sizeof address, "127.0.0.1:%u", ntohs(at.sin_port));
+    open_side(&side, (struct wish){0});
+    fi_addr_t there = insert(&side, (const char *)&at);
+    POST(&side, fi_send(side.ep, text, 8, NULL, there, &out));
+    linger(&side, 1.5);
+    CHECK(!out.done);
+    close(log);
+    log = open(path, O_RDONLY);
+    CHECK(log >= 0 && read(log, text, sizeof text - 1) > 0 && unlink(path) == 0);
+    close(log);
+    if (!strstr(text, address) || !strstr(text, "has not answered for 1 s"))
+        FAIL("the log has: %s", text);
+    OK(fi_cancel(&side.ep->fid, &out));
+    wait_op(&side, &out);
+    CHECK(out.err == FI_ECANCELED);
+    close(listener);
+    /* The log is open. */
+    close_endpoint(&side);
+    release_shared(&side);
 }
 
 /* Somebody at a peer's address who says that the peer has been started anew, as it may be said by
@@ -414,6 +550,8 @@ int main(int argc, char **argv) {
         layered();
     else if (strcmp(argv[1], "headers") == 0)
         headers();
+    else if (strcmp(argv[1], "silent") == 0)
+        silent();
     else if (strcmp(argv[1], "forged") == 0)
         forged();
     else if (strcmp(argv[1], "memory") == 0)

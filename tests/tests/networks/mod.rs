@@ -97,6 +97,17 @@ fn three_hundred_visitors_say_half_a_word() {
     program("strangers").run(&["half-open"]);
 }
 
+#[test]
+fn headers_with_impossible_numbers() {
+    program("strangers").run(&["headers"]);
+}
+
+/// It could be a peer that computes, so nothing ends; but the log has its address.
+#[test]
+fn a_stranger_that_says_nothing() {
+    program("strangers").run(&["silent"]);
+}
+
 /// Who says that a live peer has been started anew.
 #[test]
 fn a_live_peer_in_whose_name_another_comes() {
