@@ -198,16 +198,18 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
     }
     /// Moves everything forward that can move without waiting.
     fn progress(&self);
-    /// The same for whoever comes again if nothing has happened: may leave it to a thread that is at it,
-    /// and makes way for threads that post.
-    fn poll(&self) {
+    /// The same for whoever comes again and again: makes way for threads that post, and leaves it to
+    /// another thread that does all of it from after this call began. Returns whether it was done.
+    fn poll(&self) -> bool {
         self.progress();
+        true
     }
     /// As [`Endpoint::poll`] for the reader of `queue`: as long as the queue is empty, what completes for
-    /// it may be written to `out` and never enter it.
-    fn poll_into(&self, queue: &CompletionQueue<Self::Lock>, out: &mut EntryBuf) {
+    /// it may be written to `out` and never enter it. `false`: others are in front, and there is something
+    /// to read meanwhile.
+    fn poll_into(&self, queue: &CompletionQueue<Self::Lock>, out: &mut EntryBuf) -> bool {
         let _ = (queue, out);
-        self.poll();
+        self.poll()
     }
     /// A descriptor that turns readable when [`Endpoint::arm`] has been called and something
     /// happened since; stable for the endpoint's life. Opens it on first use.

@@ -11,18 +11,17 @@ pub struct Patience {
     pub stalled: Duration,
 }
 
-/// Has `engine` make progress until it owes nothing, or until the time that counts from `begin` is over.
-pub fn settle<E>(
-    engine: &mut E,
+/// Has progress made until nothing is owed, or until the time that counts from `begin` is over.
+/// `progress` makes one call's worth of it, and returns what is owed then.
+pub fn settle(
+    mut owed: usize,
     begin: Instant,
     patience: Patience,
-    progress: impl Fn(&mut E),
-    owes: impl Fn(&mut E) -> usize,
+    mut progress: impl FnMut() -> usize,
 ) {
-    let (mut owed, mut moved) = (owes(engine), Instant::now());
+    let mut moved = Instant::now();
     while owed != 0 && begin.elapsed() < patience.whole && moved.elapsed() < patience.stalled {
-        progress(engine);
-        let left = owes(engine);
+        let left = progress();
         if left == owed {
             std::thread::yield_now();
         } else {
@@ -39,10 +38,13 @@ mod tests {
 
     #[test]
     fn until_nothing_is_owed() {
-        let mut owed = 5;
+        let mut left = 5;
         let patience = Patience { whole: NEVER, stalled: NEVER };
-        settle(&mut owed, Instant::now(), patience, |owed| *owed -= 1, |owed| *owed);
-        assert_eq!(owed, 0);
+        settle(left, Instant::now(), patience, || {
+            left -= 1;
+            left
+        });
+        assert_eq!(left, 0);
     }
 
     #[test]
@@ -51,9 +53,9 @@ mod tests {
             Patience { whole: NEVER, stalled: Duration::from_millis(5) },
             Patience { whole: Duration::from_millis(5), stalled: NEVER },
         ] {
-            let mut owed = 5;
-            settle(&mut owed, Instant::now(), patience, |_| (), |owed| *owed);
-            assert_eq!(owed, 5);
+            let begin = Instant::now();
+            settle(5, begin, patience, || 5);
+            assert!(begin.elapsed() >= Duration::from_millis(5));
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     Errno, Result,
     attr::WaitObj,
     flags::Flags,
-    wait::{Deadline, sleep_on},
+    wait::{Blocked, Deadline, sleep_on},
 };
 pub use driven::Drive;
 use driven::DrivenSet;
@@ -47,6 +47,7 @@ pub struct EventQueue {
     len: AtomicUsize,
     state: Mutex<State>,
     driven: DrivenSet,
+    readers: Blocked,
 }
 
 #[derive(Default)]
@@ -88,6 +89,7 @@ impl EventQueue {
             len: AtomicUsize::new(0),
             state: Mutex::new(State { queue, ..State::default() }),
             driven: DrivenSet::open(attr.wait_obj)?,
+            readers: Blocked::new(),
         }))
     }
 
@@ -133,6 +135,7 @@ impl EventQueue {
         if self.attr.wait_obj == WaitObj::None {
             return Err(Errno::ENOSYS);
         }
+        let _call = self.readers.begin();
         let deadline = Deadline::from_millis(timeout);
         loop {
             match self.read_with(flags, &mut take) {
@@ -247,10 +250,11 @@ impl EventQueue {
         Ok(bound)
     }
 
-    /// Ends the queue and drops what is in it. `EBUSY`, without effect, while objects are bound.
+    /// Ends the queue and drops what is in it. `EBUSY`, without effect, while objects are bound, or
+    /// threads are in blocking reads.
     pub fn close(&self) -> Result<()> {
         let mut state = self.lock();
-        if state.bound > 0 {
+        if state.bound > 0 || self.readers.any() {
             return Err(Errno::EBUSY);
         }
         state.closed = true;

@@ -34,10 +34,15 @@ pub trait Guarded<T>: Send + Sync {
     fn lock(&self) -> Self::Guard<'_>;
     /// Access if nobody else has it.
     fn try_lock(&self) -> Option<Self::Guard<'_>>;
-    /// Access for what can be done later, or by others: not as long as somebody else has it, or waits
-    /// for it, but now and then all the same.
-    fn lock_idle(&self) -> Option<Self::Guard<'_>> {
-        self.try_lock()
+    /// Has a pass over the value made that began after this call did: by the caller, or by another
+    /// thread that is at it anyway. Whoever waits for access goes first, within bounds.
+    ///
+    /// `pass` returns whether it was a whole one, that others need not repeat. `enough`, which is asked
+    /// where others are in front, means that the caller can do without. Returns whether a whole pass
+    /// was made.
+    fn pass(&self, enough: impl Fn() -> bool, pass: impl FnOnce(&mut T) -> bool) -> bool {
+        let _ = enough;
+        self.try_lock().is_some_and(|mut value| pass(&mut value))
     }
 }
 

@@ -296,22 +296,29 @@ impl<E: RdmEngine> Endpoint for RdmEndpoint<E> {
     }
 
     #[inline]
-    fn poll(&self) {
-        if let Some(mut state) = self.engine.lock_idle() {
-            state.advance();
-        }
+    fn poll(&self) -> bool {
+        self.engine.pass(
+            || false,
+            |state| {
+                state.advance();
+                true
+            },
+        )
     }
 
     #[inline]
-    fn poll_into(&self, queue: &CompletionQueue<E::Lock>, out: &mut EntryBuf) {
-        let Some(mut state) = self.engine.lock_idle() else { return };
-        if state.enabled {
-            let engine = &mut state.engine;
-            engine.report().divert(queue, out);
-            engine.progress();
-            engine.report().restore(out);
-            engine.hand_on();
-        }
+    fn poll_into(&self, queue: &CompletionQueue<E::Lock>, out: &mut EntryBuf) -> bool {
+        let enough = || !queue.seems_empty();
+        self.engine.pass(enough, |state| {
+            if state.enabled {
+                let engine = &mut state.engine;
+                engine.report().divert(queue, out);
+                engine.progress();
+                engine.report().restore(out);
+                engine.hand_on();
+            }
+            true
+        })
     }
 
     fn wait_fd(&self) -> Result<i32> {

@@ -1,8 +1,11 @@
 //! PENDING. Descriptors to sleep on: the one place in this crate that makes system calls, because
 //! every provider's queues sleep in the same way.
 
+mod alarm;
+mod blocked;
 #[cfg_attr(loom, path = "wait/modelled.rs")]
 mod signal;
+mod sleepers;
 mod timer;
 
 use std::{
@@ -20,8 +23,11 @@ use rustix::{
 };
 
 use crate::{Errno, Result, fork::Owner};
+pub use alarm::Alarm;
+pub(crate) use blocked::{Blocked, Blocking};
 pub use signal::Signal;
-pub use timer::Timer;
+pub use sleepers::{Bell, Sleepers};
+use timer::Timer;
 
 /// An epoll descriptor over a queue's own signal and the descriptors of its endpoints.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ use crate::{
     flags::Flags,
     matching::PeerId,
     mem::{Buffers, SharedBytes},
+    wait::Bell,
 };
 
 /// A packet's header.
@@ -220,6 +221,8 @@ pub trait Wire: Sized + Send + 'static {
     type Tx: WireTx;
     /// Receiving half.
     type Rx: WireRx;
+    /// Of those who sleep on the descriptor.
+    type Bell: Bell;
 
     /// What endpoints over this transport can do at most.
     const CAPS: Flags;
@@ -283,8 +286,8 @@ pub trait Wire: Sized + Send + 'static {
     fn wait_fd(&self) -> Result<RawFd>;
 
     /// Asks for a ring of the bell at the next packet, and, where `blocked` says that packets wait
-    /// here, at the next room, and takes [`Wire::wake`] back. `false`: there is something to do
-    /// already, the wire may be armed in part, and a wake stays.
+    /// here, at the next room. `false`: there is something to do already, and the wire may be armed
+    /// in part. Does not wait.
     fn arm(&mut self, blocked: &[PeerId]) -> bool;
 
     /// Whether something has been done since that an armed wire would not notice.
@@ -292,7 +295,6 @@ pub trait Wire: Sized + Send + 'static {
         false
     }
 
-    /// Makes the descriptor readable until the wire has been armed: there is something to do that
-    /// no peer will tell of. Others may drive the wire before the sleeper runs.
-    fn wake(&mut self) {}
+    /// What makes the descriptor readable where no peer does.
+    fn bell(&mut self) -> &mut Self::Bell;
 }

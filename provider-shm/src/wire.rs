@@ -22,7 +22,7 @@ use fabric_core::{
     param::known::SHM_DISABLE_CMA,
     shortage,
     slab::{Handle, Slab},
-    wait::{Signal, WaitSet},
+    wait::{Alarm, WaitSet},
     wire::{Event, Wire, WireTx},
 };
 
@@ -44,8 +44,8 @@ const LISTENER: u64 = 0;
 /// Peers that are known before some are forgotten; twice as many as were left then, the next time.
 const CROWD: usize = 64;
 
-/// The token of what wakes a sleeper of our own; no link has such a handle.
-const SIGNAL: u64 = u64::MAX;
+/// The token of what wakes sleepers of our own; no link has such a handle.
+const ALARM: u64 = u64::MAX;
 
 /// One endpoint's shared-memory transport.
 #[derive(Debug)]
@@ -53,17 +53,17 @@ pub struct ShmWire {
     tx: ShmTx,
     rx: ShmRx,
     sockets: WaitSet,
-    /// Wakes who sleeps on `sockets`; there if somebody ever does.
-    signal: Option<Signal>,
-    /// It is set. Stays so until we are armed, whoever looks meanwhile.
-    woken: bool,
+    /// Among them; there if somebody ever sleeps on them.
+    alarm: Option<Alarm>,
     /// Something was heard since we were armed: whoever sleeps may have missed it, and the bells
     /// that it asked for have been used up.
     heard: bool,
     listener: Option<Listener>,
     reserve: Reserve,
-    /// Somebody has to wait for a descriptor, which nobody tells of.
-    starved: bool,
+    /// Tokens of sockets that wait for a descriptor.
+    starved: Vec<u64>,
+    /// Sleepers look again by and by, see [`ShmWire::rest`].
+    resting: bool,
     /// Watched sockets and whose they are, once they have said so.
     links: Slab<Watched>,
     /// Those whose process could not be named for want of a descriptor.
@@ -128,12 +128,12 @@ impl ShmWire {
             tx: ShmTx::new(hello, !SHM_DISABLE_CMA.truth()),
             rx: ShmRx::default(),
             sockets: WaitSet::new()?,
-            signal: None,
-            woken: false,
+            alarm: None,
             heard: false,
             listener: None,
             reserve: Reserve::default(),
-            starved: false,
+            starved: Vec::new(),
+            resting: false,
             links: Slab::new(usize::MAX),
             nameless: Vec::new(),
             unmapped: Vec::new(),
@@ -152,10 +152,10 @@ impl ShmWire {
     }
 
     fn listen(&mut self, sleeps: bool) -> Result<()> {
-        if sleeps && self.signal.is_none() {
-            let signal = Signal::new()?;
-            self.sockets.add(signal.as_fd(), SIGNAL)?;
-            self.signal = Some(signal);
+        if sleeps && self.alarm.is_none() {
+            let alarm = Alarm::new()?;
+            self.sockets.add(alarm.as_fd(), ALARM)?;
+            self.alarm = Some(alarm);
         }
         self.tx.hello.sleeps = sleeps;
         let listener = Listener::open(&socket_address(&self.tx.hello.address)?)?;
@@ -175,6 +175,7 @@ impl ShmWire {
 impl Wire for ShmWire {
     type Tx = ShmTx;
     type Rx = ShmRx;
+    type Bell = Option<Alarm>;
 
     const CAPS: Flags = CAPS;
 
@@ -311,33 +312,23 @@ impl Wire for ShmWire {
         if !self.tx.fresh.is_empty() {
             self.look_at_sockets();
         }
-        if !self.tx.retry.is_empty() || self.starved {
-            // Nobody tells of room in a full backlog or of a free descriptor: look again soon, but
-            // do not spin.
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            return false;
-        }
         self.heard = false;
-        let quiet = self.events.is_empty()
+        let quiet = self.rest()
+            && self.events.is_empty()
             && self.tx.broken.is_empty()
             && self.ending.is_empty()
             && self.rx.arm();
-        let armed = quiet && blocked.iter().all(|peer| self.tx.wait_for_room(*peer));
-        if armed && std::mem::take(&mut self.woken) {
-            self.signal.iter().for_each(Signal::clear);
-        }
-        armed
+        quiet && blocked.iter().all(|peer| self.tx.wait_for_room(*peer))
     }
 
     fn changed(&self) -> bool {
         let tx = &self.tx;
-        self.heard || !tx.fresh.is_empty() || !tx.retry.is_empty() || !tx.broken.is_empty()
+        let retry = !tx.retry.is_empty() && !self.resting;
+        self.heard || retry || !tx.fresh.is_empty() || !tx.broken.is_empty()
     }
 
-    fn wake(&mut self) {
-        if !std::mem::replace(&mut self.woken, true) {
-            self.signal.iter().for_each(Signal::set);
-        }
+    fn bell(&mut self) -> &mut Option<Alarm> {
+        &mut self.alarm
     }
 }
 

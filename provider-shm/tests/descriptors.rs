@@ -1,10 +1,11 @@
 //! A process without descriptors left. One test, since the limit is the process's.
 
-use std::fs::File;
+use std::{fs::File, os::fd::BorrowedFd};
 
 use fabric_core::{
     Errno,
     attr::Info,
+    wait::{Deadline, sleep_on},
     wire::{Event, Head, Source, Wire, WireRx, WireTx},
 };
 use provider_shm::{
@@ -73,7 +74,13 @@ fn whoever_needs_a_descriptor_waits_for_one_and_nothing_is_lost() {
     let mut words = received(&mut host);
     words.sort_unstable();
     assert_eq!(words, [2, 3], "of newcomers, one is let in");
-    assert!(!host.arm(&[]), "nobody tells of a free descriptor");
+    assert!(host.arm(&[]));
+    let wait_fd = host.wait_fd().unwrap();
+    // SAFETY: the host keeps its descriptor open.
+    let wait_fd = unsafe { BorrowedFd::borrow_raw(wait_fd) };
+    let looks_again = sleep_on(wait_fd, Deadline::from_millis(5000));
+    assert_eq!(looks_again, Ok(()), "nobody tells of a free descriptor");
+    assert_eq!(received(&mut host), []);
 
     drop(fill);
     assert!(listener.accept().unwrap().is_some());

@@ -96,6 +96,18 @@ impl TcpEndpoint {
         }
         engine.resolve(self.ep, dest)
     }
+
+    /// Before it goes: lets what the application has been told is sent leave, as long as the network
+    /// takes it. Others use the engine meanwhile.
+    fn settle(&self) {
+        let owed = self.engine().owes(self.ep);
+        closing::settle(owed, Instant::now(), OWED, || {
+            let mut engine = self.engine();
+            engine.progress();
+            engine.hand_on();
+            engine.owes(self.ep)
+        });
+    }
 }
 
 /// The kind of endpoint that `info` asks for, if it can be; it need not come from discovery.
@@ -293,10 +305,8 @@ impl Endpoint for TcpEndpoint {
         if self.owner.abandons(self) || !self.bindings.stop(self) {
             return;
         }
-        let mut engine = self.engine();
-        settle(&mut engine, self.ep);
-        engine.close(self.ep);
-        drop(engine);
+        self.settle();
+        self.engine().close(self.ep);
         self.bindings.release();
     }
 
@@ -400,24 +410,27 @@ impl Endpoint for TcpEndpoint {
 
     #[inline]
     fn progress(&self) {
-        self.engine().progress();
+        let mut engine = self.engine();
+        engine.progress();
+        engine.hand_on();
     }
 
     #[inline]
-    fn poll(&self) {
-        self.port.drive();
+    fn poll(&self) -> bool {
+        self.port.pass(|| false, Tcp::progress)
     }
 
     #[inline]
-    fn poll_into(&self, queue: &CompletionQueue<SafeLock>, out: &mut EntryBuf) {
-        let Some(mut engine) = self.port.lock_idle() else { return };
-        if let Some(ep) = engine.core.eps.get_mut(self.ep) {
+    fn poll_into(&self, queue: &CompletionQueue<SafeLock>, out: &mut EntryBuf) -> bool {
+        let enough = || !queue.seems_empty();
+        self.port.pass(enough, |engine| {
+            let Some(ep) = engine.core.eps.get_mut(self.ep) else { return };
             ep.report.divert(queue, out);
             engine.progress();
             if let Some(ep) = engine.core.eps.get_mut(self.ep) {
                 ep.report.restore(out);
             }
-        }
+        })
     }
 
     fn wait_fd(&self) -> Result<i32> {
@@ -431,10 +444,4 @@ impl Endpoint for TcpEndpoint {
     fn stats(&self) -> Stats {
         self.engine().core.eps.get(self.ep).map_or_else(Stats::default, |ep| ep.stats)
     }
-}
-
-/// Before an endpoint goes: lets what the application has been told is sent leave, as long as the
-/// network takes it.
-fn settle(engine: &mut Tcp, ep: Handle) {
-    closing::settle(engine, Instant::now(), OWED, Tcp::progress, |engine| engine.owes(ep));
 }

@@ -62,6 +62,7 @@ use fabric_core::{
     mem::Payload,
     rdm_over_msg::Taker,
     slab::{Handle, Slab},
+    wait::Sleepers,
 };
 
 pub(crate) use self::{
@@ -146,8 +147,7 @@ pub(crate) struct Engine<L: Lock, N: Net> {
     looking: bool,
     /// When that was done last.
     looked: Instant,
-    /// A thread sleeps, or is about to.
-    asleep: bool,
+    sleepers: Sleepers,
     strangers: Strangers,
 }
 
@@ -189,7 +189,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
             looking: patience.is_none(),
             strangers: Strangers::default(),
             looked: net.now(),
-            asleep: false,
+            sleepers: Sleepers::default(),
             net,
         }
     }
@@ -300,8 +300,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
     pub(crate) fn arm(&mut self) -> bool {
         self.habit.comes_back(|| self.net.now());
         self.flush();
-        self.asleep = self.listed.is_empty();
-        self.asleep
+        let quiet = self.listed.is_empty() && self.core.layer.is_empty();
+        self.sleepers.arm(quiet, self.net.bell())
     }
 
     /// At the end of a call of the application: what it leaves to be done is a sleeping thread's,
@@ -314,9 +314,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
     /// The same where the protocol above may have left something, too.
     #[inline]
     pub(crate) fn hand_on_if(&mut self, must: bool) {
-        if self.asleep && (must || !self.listed.is_empty() || !self.core.layer.is_empty()) {
-            self.asleep = false;
-            self.net.wake();
+        if self.sleepers.are_armed()
+            && (must || !self.listed.is_empty() || !self.core.layer.is_empty())
+        {
+            self.sleepers.wake(self.net.bell());
         }
     }
 

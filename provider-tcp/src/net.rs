@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fabric_core::{Errno, Result, mem::Buffers};
+use fabric_core::{Errno, Result, mem::Buffers, wait::Bell};
 
 pub(crate) use self::{
     options::Options,
@@ -96,6 +96,8 @@ pub(crate) struct Accepted<S> {
 pub(crate) trait Net: Send + 'static {
     /// Streams.
     type Stream: Stream;
+    /// Of those who sleep on the descriptor.
+    type Bell: Bell;
 
     /// Takes an address to listen at, and lets another one go; port zero is any. Returns the address
     /// with its port.
@@ -128,8 +130,8 @@ pub(crate) trait Net: Send + 'static {
     fn wait_fd(&self) -> RawFd;
     /// Makes the descriptor readable at this time, once.
     fn set_alarm(&mut self, at: Option<Instant>);
-    /// Makes the descriptor readable until the next [`Net::ready`].
-    fn wake(&mut self);
+    /// Makes the descriptor readable for whoever sleeps on it.
+    fn bell(&mut self) -> &mut Self::Bell;
 }
 
 /// An error of the operating system as it is reported.

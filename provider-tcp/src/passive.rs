@@ -211,9 +211,6 @@ impl Drive for TcpPassive {
     }
 
     fn arm(&self) -> Result<bool> {
-        let mut state = self.lock();
-        let next = state.arriving.iter().map(|(_, arriving)| arriving.deadline).min();
-        state.poller.set_alarm(next);
         Ok(true)
     }
 
@@ -267,6 +264,9 @@ impl State {
         for handle in late {
             self.arriving.remove(handle);
         }
+        // Others may sleep on, whoever looks meanwhile.
+        let next = self.arriving.iter().map(|(_, arriving)| arriving.deadline).min();
+        self.poller.alarm().set(next);
     }
 
     fn accept(&mut self) {

@@ -38,18 +38,20 @@ impl Port {
         self.engine.lock()
     }
 
+    /// Has a progress call made ([`Guarded::pass`]).
     #[inline]
-    pub(crate) fn lock_idle(&self) -> Option<Access<'_, SafeLock, Tcp>> {
-        self.engine.lock_idle()
+    pub(crate) fn pass(&self, enough: impl Fn() -> bool, progress: impl FnOnce(&mut Tcp)) -> bool {
+        self.engine.pass(enough, |engine| {
+            progress(engine);
+            engine.hand_on();
+            true
+        })
     }
 }
 
 impl Drive for Port {
-    /// Leaves it to whoever is at it.
     fn drive(&self) {
-        if let Some(mut engine) = self.engine.lock_idle() {
-            engine.progress();
-        }
+        self.pass(|| false, Tcp::progress);
     }
 
     fn arm(&self) -> Result<bool> {

@@ -279,7 +279,7 @@ impl<L: Lock> Transport for Streams<L> {
     }
 
     fn arm(&mut self) -> bool {
-        self.engine.core.layer.is_empty() && self.engine.arm()
+        self.engine.arm()
     }
 
     #[inline]

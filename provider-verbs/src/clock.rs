@@ -1,14 +1,11 @@
 //! PENDING. What a thread sleeps on: one epoll descriptor over the device's and the connection
 //! manager's, with a clock in it.
 
-use std::{
-    os::fd::{AsFd, BorrowedFd, RawFd},
-    time::Instant,
-};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 
 use fabric_core::{
     Result,
-    wait::{Timer, WaitSet},
+    wait::{Alarm, WaitSet},
 };
 
 /// What can be ready.
@@ -18,7 +15,7 @@ pub(crate) struct Ready {
     pub(crate) connections: bool,
     /// Events of the device.
     pub(crate) device: bool,
-    /// The time that the alarm was set to.
+    /// The time that the alarm was set to, or a bell.
     pub(crate) clock: bool,
 }
 
@@ -31,15 +28,14 @@ const DEVICE: u64 = 3;
 #[derive(Debug)]
 pub(crate) struct Clock {
     set: WaitSet,
-    timer: Timer,
-    alarm: Option<Instant>,
+    alarm: Alarm,
 }
 
 impl Clock {
     /// Opens one that watches connections.
     pub(crate) fn new(connections: BorrowedFd<'_>) -> Result<Self> {
-        let clock = Self { set: WaitSet::new()?, timer: Timer::new()?, alarm: None };
-        clock.set.add(clock.timer.as_fd(), CLOCK)?;
+        let clock = Self { set: WaitSet::new()?, alarm: Alarm::new()? };
+        clock.set.add(clock.alarm.as_fd(), CLOCK)?;
         clock.set.add(connections, CONNECTIONS)?;
         Ok(clock)
     }
@@ -65,18 +61,14 @@ impl Clock {
             _ => {}
         });
         if ready.clock {
-            self.timer.clear();
-            self.alarm = None;
+            self.alarm.take();
         }
         ready
     }
 
-    /// Makes the descriptor readable at this time, once.
-    pub(crate) fn set_alarm(&mut self, at: Option<Instant>) {
-        if self.alarm != at {
-            self.alarm = at;
-            self.timer.set(at.map(|at| at.saturating_duration_since(Instant::now())));
-        }
+    /// The clock in it, which makes the descriptor readable, too.
+    pub(crate) const fn alarm(&mut self) -> &mut Alarm {
+        &mut self.alarm
     }
 
     /// The descriptor's number.
@@ -94,7 +86,7 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let mut clock = Clock::new(reader.as_fd()).unwrap();
         assert_eq!(clock.ready(), Ready::default());
-        clock.set_alarm(Some(Instant::now()));
+        clock.alarm().set(Some(std::time::Instant::now()));
         while !clock.ready().clock {
             std::thread::yield_now();
         }

@@ -229,7 +229,10 @@ impl<L: Lock> Endpoint for VerbsDatagramEndpoint<L> {
         }
         let mut engine = self.engine();
         let begin = Instant::now();
-        closing::settle(&mut *engine, begin, OWED, Datagrams::progress, |engine| engine.owes());
+        closing::settle(engine.owes(), begin, OWED, || {
+            engine.progress();
+            engine.owes()
+        });
         engine.close();
         drop(engine);
         self.bindings.release();
@@ -315,18 +318,25 @@ impl<L: Lock> Endpoint for VerbsDatagramEndpoint<L> {
     }
 
     #[inline]
-    fn poll(&self) {
-        if let Some(mut engine) = self.engine.lock_idle() {
-            engine.progress();
-        }
+    fn poll(&self) -> bool {
+        self.engine.pass(
+            || false,
+            |engine| {
+                engine.progress();
+                true
+            },
+        )
     }
 
     #[inline]
-    fn poll_into(&self, queue: &CompletionQueue<L>, out: &mut EntryBuf) {
-        let Some(mut engine) = self.engine.lock_idle() else { return };
-        engine.report.divert(queue, out);
-        engine.progress();
-        engine.report.restore(out);
+    fn poll_into(&self, queue: &CompletionQueue<L>, out: &mut EntryBuf) -> bool {
+        let enough = || !queue.seems_empty();
+        self.engine.pass(enough, |engine| {
+            engine.report.divert(queue, out);
+            engine.progress();
+            engine.report.restore(out);
+            true
+        })
     }
 
     fn wait_fd(&self) -> Result<i32> {

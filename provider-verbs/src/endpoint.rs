@@ -82,13 +82,30 @@ impl Port {
     pub(crate) fn lock(&self) -> Access<'_, SafeLock, Engine> {
         self.engine.lock()
     }
+
+    /// Has a progress call made ([`Guarded::pass`]).
+    #[inline]
+    fn pass(&self, enough: impl Fn() -> bool, progress: impl FnOnce(&mut Engine)) -> bool {
+        self.engine.pass(enough, |engine| {
+            progress(engine);
+            true
+        })
+    }
 }
 
 impl Drive for Port {
-    /// Leaves it to whoever is at it.
     fn drive(&self) {
-        if let Some(mut engine) = self.engine.lock_idle() {
+        let mut looked = false;
+        let look = |engine: &mut Engine| {
             engine.look();
+            looked = true;
+            // That is no progress call, which others may wait for.
+            false
+        };
+        self.engine.pass(|| false, look);
+        // Nor has who made one looked at connections.
+        if !looked {
+            self.lock().look();
         }
     }
 
@@ -283,13 +300,15 @@ impl Endpoint for VerbsEndpoint {
         if self.owner.abandons(self) || !self.bindings.stop(self) {
             return;
         }
-        let mut engine = self.engine();
-        engine.post_end(self.ep);
-        closing::settle(&mut *engine, Instant::now(), OWED, Engine::progress, |engine| {
+        self.engine().post_end(self.ep);
+        let owed = self.engine().owes(self.ep);
+        // Others use the engine meanwhile.
+        closing::settle(owed, Instant::now(), OWED, || {
+            let mut engine = self.engine();
+            engine.progress();
             engine.owes(self.ep)
         });
-        engine.close(self.ep);
-        drop(engine);
+        self.engine().close(self.ep);
         self.bindings.release();
     }
 
@@ -424,21 +443,21 @@ impl Endpoint for VerbsEndpoint {
     }
 
     #[inline]
-    fn poll(&self) {
-        if let Some(mut engine) = self.port.engine.lock_idle() {
-            engine.progress();
-        }
+    fn poll(&self) -> bool {
+        self.port.pass(|| false, Engine::progress)
     }
 
     #[inline]
-    fn poll_into(&self, queue: &CompletionQueue<SafeLock>, out: &mut EntryBuf) {
-        let Some(mut engine) = self.port.engine.lock_idle() else { return };
-        let Some(ep) = engine.eps.get_mut(self.ep) else { return };
-        ep.report.divert(queue, out);
-        engine.progress();
-        if let Some(ep) = engine.eps.get_mut(self.ep) {
-            ep.report.restore(out);
-        }
+    fn poll_into(&self, queue: &CompletionQueue<SafeLock>, out: &mut EntryBuf) -> bool {
+        let enough = || !queue.seems_empty();
+        self.port.pass(enough, |engine| {
+            let Some(ep) = engine.eps.get_mut(self.ep) else { return };
+            ep.report.divert(queue, out);
+            engine.progress();
+            if let Some(ep) = engine.eps.get_mut(self.ep) {
+                ep.report.restore(out);
+            }
+        })
     }
 
     fn wait_fd(&self) -> Result<i32> {

@@ -15,12 +15,19 @@ mod lent;
 mod post;
 mod shared;
 
-use std::{collections::HashMap, fmt, os::fd::RawFd, sync::Arc, time::Instant};
+use std::{
+    collections::HashMap,
+    fmt,
+    os::fd::RawFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use fabric_core::{
     Errno, Result,
     log::Subsys,
     slab::{Handle, Slab},
+    wait::Sleepers,
 };
 
 pub(crate) use complete::{failure, receive_failure};
@@ -75,8 +82,7 @@ pub(crate) struct Engine {
     armed: bool,
     /// The device is gone, or one of its queues has overrun: nothing completes any more.
     broken: bool,
-    /// A thread sleeps, or is about to.
-    asleep: bool,
+    sleepers: Sleepers,
     words: Option<Words>,
     layer: Option<Layer>,
     queues: Vec<Queue>,
@@ -111,7 +117,7 @@ impl Engine {
             rounds: 0,
             armed: false,
             broken: false,
-            asleep: false,
+            sleepers: Sleepers::default(),
             words: None,
             layer: None,
             queues: Vec::new(),
@@ -200,7 +206,8 @@ impl Engine {
     /// Takes in what has become of connections and of the device; whether there was anything.
     pub(crate) fn look(&mut self) -> bool {
         let ready = self.clock.ready();
-        let mut seen = ready.connections || ready.device || ready.clock;
+        // The bell of sleepers is no news of its own, and rings until the engine is armed.
+        let mut seen = ready.connections || ready.device;
         if ready.connections {
             while let Ok(event) = self.cm.next() {
                 self.connection_event(event);
@@ -210,7 +217,9 @@ impl Engine {
             self.device_events(ready.device);
         }
         if !self.deadlines.is_empty() {
+            let before = self.deadlines.len();
             self.look_at_clock();
+            seen |= self.deadlines.len() != before;
         }
         if let Some(layer) = &mut self.layer
             && layer.alarm.is_some_and(|at| at <= Instant::now())
@@ -219,6 +228,10 @@ impl Engine {
             layer.events.push(fabric_core::rdm_over_msg::Event::Alarm);
             seen = true;
         }
+        if ready.clock {
+            // Others may sleep on.
+            self.set_clock();
+        }
         seen
     }
 
@@ -226,13 +239,47 @@ impl Engine {
     pub(crate) fn arm(&mut self) -> bool {
         self.flush();
         self.armed = true;
-        let alarm = self.layer.as_ref().and_then(|layer| layer.alarm);
-        let deadlines = self.deadlines.iter().map(|(at, _)| *at);
-        self.clock.set_alarm(deadlines.chain(alarm).min());
+        self.set_clock();
         // What is ready already does not ring for those who wait for a descriptor to become so.
         let seen = self.look();
-        self.asleep = !self.rearm() && !seen;
-        self.asleep
+        let told = self.layer.as_ref().is_some_and(|layer| !layer.events.is_empty());
+        let quiet = !self.rearm() && !seen && !told;
+        self.sleepers.arm(quiet, self.clock.alarm())
+    }
+
+    /// A thread that sleeps is woken if there is something for it. `must`: the protocol above has left
+    /// something.
+    pub(crate) fn hand_on(&mut self, must: bool) {
+        let told = |layer: &Layer| !layer.events.is_empty();
+        if self.sleepers.are_armed() && (must || self.layer.as_ref().is_some_and(told)) {
+            self.sleepers.wake(self.clock.alarm());
+        }
+    }
+
+    /// Gives up an endpoint's connection if that takes so long to come up.
+    fn expect(&mut self, handle: Handle, patience: Duration) {
+        self.deadlines.push((Instant::now() + patience, handle));
+        self.set_clock_for_sleepers();
+    }
+
+    /// Has the protocol above called at this time.
+    pub(crate) fn layer_alarm(&mut self, at: Instant) {
+        if let Some(layer) = &mut self.layer {
+            layer.alarm = Some(layer.alarm.map_or(at, |alarm| alarm.min(at)));
+            self.set_clock_for_sleepers();
+        }
+    }
+
+    fn set_clock_for_sleepers(&mut self) {
+        if self.sleepers.are_armed() {
+            self.set_clock();
+        }
+    }
+
+    fn set_clock(&mut self) {
+        let alarm = self.layer.as_ref().and_then(|layer| layer.alarm);
+        let deadlines = self.deadlines.iter().map(|(at, _)| *at);
+        self.clock.alarm().set(deadlines.chain(alarm).min());
     }
 
     /// Has the device ring for what completes from now on. What has completed before has been taken

@@ -218,9 +218,7 @@ impl Transport for Links {
     }
 
     fn set_alarm(&mut self, at: Instant) {
-        if let Ok((_, layer)) = self.engine.layer_parts() {
-            layer.alarm = Some(layer.alarm.map_or(at, |alarm| alarm.min(at)));
-        }
+        self.engine.layer_alarm(at);
     }
 
     fn wait_fd(&self) -> Result<i32> {
@@ -228,8 +226,7 @@ impl Transport for Links {
     }
 
     fn arm(&mut self) -> bool {
-        let idle = self.engine.layer_parts().is_ok_and(|(_, layer)| layer.events.is_empty());
-        idle && self.engine.arm()
+        self.engine.arm()
     }
 
     #[inline]

@@ -13,7 +13,7 @@ use crate::{
     api::Endpoint,
     attr::{CntrEvents, WaitObj},
     sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence},
-    wait::{Deadline, Signal, sleep_on},
+    wait::{Blocked, Deadline, Signal, sleep_on},
 };
 
 /// What `fi_cntr_open` takes.
@@ -191,6 +191,7 @@ pub struct Counter<E: Endpoint> {
     seen: (AtomicU64, AtomicU64),
     /// Held by the one thread in a wait that sleeps; others look again after a while.
     sleeper: Mutex<()>,
+    waits: Blocked,
 }
 
 impl<E: Endpoint> fmt::Debug for Counter<E> {
@@ -213,6 +214,7 @@ impl<E: Endpoint> Counter<E> {
             attr: *attr,
             seen: (AtomicU64::new(0), AtomicU64::new(0)),
             sleeper: Mutex::new(()),
+            waits: Blocked::new(),
         }))
     }
 
@@ -236,9 +238,9 @@ impl<E: Endpoint> Counter<E> {
         self.endpoints.detach(endpoint);
     }
 
-    /// Whether something still counts here.
+    /// Whether something still counts here, or threads are in [`Counter::wait`].
     pub fn in_use(&self) -> bool {
-        !self.endpoints.is_empty() || Arc::strong_count(&self.value) > 1
+        !self.endpoints.is_empty() || Arc::strong_count(&self.value) > 1 || self.waits.any()
     }
 
     /// Drives progress and reads the successes.
@@ -285,6 +287,7 @@ impl<E: Endpoint> Counter<E> {
     /// Waits until the successes reach `threshold`: `EAVAIL` when the errors change meanwhile,
     /// `ETIMEDOUT` after `timeout` milliseconds (negative: never).
     pub fn wait(&self, threshold: u64, timeout: i32) -> Result<()> {
+        let _call = self.waits.begin();
         let deadline = Deadline::from_millis(timeout);
         let errors = self.value.error();
         loop {

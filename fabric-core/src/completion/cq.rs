@@ -81,9 +81,9 @@ impl<E: Endpoint> Cq<E> {
         self.endpoints.detach(endpoint);
     }
 
-    /// Whether endpoints are attached, so that closing must be refused.
+    /// Whether endpoints are attached or threads are in [`Cq::sread`], so that closing must be refused.
     pub fn in_use(&self) -> bool {
-        !self.endpoints.is_empty()
+        !self.endpoints.is_empty() || self.interrupt.has_readers()
     }
 
     /// Drives progress, then moves entries into `out` (`fi_cq_read`, `fi_cq_readfrom`). With no

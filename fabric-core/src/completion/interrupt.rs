@@ -1,6 +1,9 @@
 //! PENDING. What ends a blocking read without an entry (`fi_cq_signal`).
 
-use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};
+use crate::{
+    sync::{AtomicBool, Ordering, fence},
+    wait::{Blocked, Blocking},
+};
 
 /// An interrupt is kept until one blocking read takes it. The queue's signal says that there is one,
 /// and any thread that goes to sleep on the queue clears that.
@@ -8,16 +11,19 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};
 pub(super) struct Interrupt {
     raised: AtomicBool,
     /// Threads in blocking reads.
-    readers: AtomicU64,
+    readers: Blocked,
 }
 
 /// A blocking read that may sleep.
 #[derive(Debug)]
-pub(super) struct Reading<'a>(&'a Interrupt);
+pub(super) struct Reading<'a> {
+    interrupt: &'a Interrupt,
+    _call: Blocking<'a>,
+}
 
 impl Interrupt {
     pub(super) fn new() -> Self {
-        Self { raised: AtomicBool::new(false), readers: AtomicU64::new(0) }
+        Self { raised: AtomicBool::new(false), readers: Blocked::new() }
     }
 
     /// Raises it; the caller then sets the queue's signal.
@@ -27,10 +33,10 @@ impl Interrupt {
 
     /// Begins a blocking read, before it looks whether there is an interrupt.
     pub(super) fn begin(&self) -> Reading<'_> {
-        self.readers.fetch_add(1, Ordering::Relaxed);
+        let call = self.readers.begin();
         // Pairs with the fence in `is_owed`: either we see the interrupt or they see us.
         fence(Ordering::SeqCst);
-        Reading(self)
+        Reading { interrupt: self, _call: call }
     }
 
     /// Whether a blocking read has yet to take one. Whoever has cleared the signal sets it again
@@ -40,24 +46,23 @@ impl Interrupt {
             return false;
         }
         fence(Ordering::SeqCst);
-        self.readers.load(Ordering::Relaxed) != 0
+        self.has_readers()
+    }
+
+    /// Whether threads are in blocking reads.
+    pub(super) fn has_readers(&self) -> bool {
+        self.readers.any()
     }
 }
 
 impl Reading<'_> {
     /// Takes the interrupt if there is one.
     pub(super) fn take(&self) -> bool {
-        self.is_due() && self.0.raised.swap(false, Ordering::AcqRel)
+        self.is_due() && self.interrupt.raised.swap(false, Ordering::AcqRel)
     }
 
     /// Whether there is one to take.
     pub(super) fn is_due(&self) -> bool {
-        self.0.raised.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Reading<'_> {
-    fn drop(&mut self) {
-        self.0.readers.fetch_sub(1, Ordering::Relaxed);
+        self.interrupt.raised.load(Ordering::Acquire)
     }
 }

@@ -140,22 +140,27 @@ impl<E: Endpoint> ProgressSet<E> {
         }
     }
 
-    /// The same for whoever comes again if nothing has happened: may leave it to a thread that is at it.
+    /// The same for whoever comes again and again ([`Endpoint::poll`]).
     #[inline]
     pub fn poll(&self) {
-        let Some(members) = self.members.lock_idle() else { return };
-        for endpoint in members.drivers.iter() {
-            endpoint.poll();
-        }
+        self.pass(|| false, |endpoint| endpoint.poll());
     }
 
     /// As [`ProgressSet::poll`]; what completes for `queue` may go straight to `out`.
     #[inline]
     pub fn poll_into(&self, queue: &CompletionQueue<E::Lock>, out: &mut EntryBuf) {
-        let Some(members) = self.members.lock_idle() else { return };
-        for endpoint in members.drivers.iter() {
-            endpoint.poll_into(queue, out);
-        }
+        self.pass(|| !queue.seems_empty(), |endpoint| endpoint.poll_into(queue, out));
+    }
+
+    #[inline]
+    fn pass(&self, enough: impl Fn() -> bool, mut each: impl FnMut(&Arc<E>) -> bool) {
+        self.members.pass(enough, |members| {
+            let mut whole = true;
+            for endpoint in &members.drivers {
+                whole &= each(endpoint);
+            }
+            whole
+        });
     }
 
     /// Arms all of them; `false` as soon as one has something to do.

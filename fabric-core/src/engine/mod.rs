@@ -49,6 +49,7 @@ use crate::{
     matching::PeerId,
     mr::MrTable,
     slab::{Handle, Slab},
+    wait::Sleepers,
     wire::{Event, Op, Packet, Wire, WireRx, WireTx},
 };
 
@@ -120,11 +121,7 @@ pub struct Engine<W: Wire, L: Lock> {
     pub(crate) core: Core<L>,
     /// Progress calls in a row that found packets, modulo 2^32.
     busy: u32,
-    /// The wire is armed, and a thread may sleep on that.
-    ///
-    /// Whoever sleeps finds the wire armed, or woken until it is armed again: what is done for one
-    /// thread takes nothing from another that has not run yet.
-    pub(crate) asleep: bool,
+    pub(crate) sleepers: Sleepers,
 }
 
 impl<W: Wire, L: Lock> fmt::Debug for Engine<W, L> {
@@ -183,7 +180,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             short_of_memory: false,
             told_of_shortage: false,
         };
-        Self { wire, core, busy: 0, asleep: false }
+        Self { wire, core, busy: 0, sleepers: Sleepers::default() }
     }
 
     /// Takes the address vector's entries as peers.
@@ -264,20 +261,14 @@ impl<W: Wire, L: Lock> Engine<W, L> {
     pub(crate) fn arm(&mut self) -> bool {
         self.events(true);
         let quiet = self.core.pulls.is_empty() && self.wire.arm(&self.core.blocked);
-        if !quiet && self.asleep {
-            // Bells that another thread sleeps on may just have been used up, and the caller need
-            // not come back.
-            self.wire.wake();
-        }
-        self.asleep = quiet;
-        quiet
+        self.sleepers.arm(quiet, self.wire.bell())
     }
 
     /// At the end of a call of the application: what it leaves to be done is a sleeping thread's,
     /// which was armed before and would not learn of it.
     #[inline]
     pub(crate) fn hand_on(&mut self) {
-        if self.asleep {
+        if self.sleepers.are_armed() {
             self.wake_sleeper();
         }
     }
@@ -286,8 +277,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
     fn wake_sleeper(&mut self) {
         let core = &self.core;
         if !core.pulls.is_empty() || !core.blocked.is_empty() || self.wire.changed() {
-            self.asleep = false;
-            self.wire.wake();
+            self.sleepers.wake(self.wire.bell());
         }
     }
 

@@ -2,7 +2,7 @@
 //! leave. Whoever waits for long gives up its processor, so a holder that was preempted goes on.
 //!
 //! Threads that poll have it nearly all the time, and would have it again before anybody who waits. So
-//! they make way ([`Guarded::lock_idle`]).
+//! they make way, and one of them works for all who came before it began ([`Guarded::pass`]).
 
 use core::{
     cell::UnsafeCell,
@@ -11,15 +11,19 @@ use core::{
 };
 
 use super::Guarded;
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Ordering, yield_now};
 
 /// Data under a spin lock.
 pub struct Spin<T> {
     held: AtomicBool,
     /// Threads that wait. A hint.
     waiting: AtomicU32,
-    /// How often in a row others were in front of who makes way. A hint.
+    /// How often in a row others were in front of who could do without. A hint.
     put_off: AtomicU32,
+    /// Passes that were asked for while others were in front, modulo 2^32.
+    asked: AtomicU32,
+    /// How many of those had been asked for when the last whole pass began.
+    served: AtomicU32,
     value: UnsafeCell<T>,
 }
 
@@ -33,9 +37,10 @@ impl<T> fmt::Debug for Spin<T> {
 }
 
 /// Looks before the processor is offered to others.
-const SPINS: u32 = 128;
-/// How often in a row one makes way: those in front may never end, and depend on what is put off.
-const PUT_OFF: u32 = 64;
+const SPINS: u32 = if cfg!(loom) { 0 } else { 128 };
+/// How often one makes way, and how often in a row one does without: those in front may never end, and
+/// depend on what is put off.
+const PUT_OFF: u32 = if cfg!(loom) { 1 } else { 64 };
 
 impl<T> Spin<T> {
     #[inline]
@@ -58,17 +63,43 @@ impl<T> Spin<T> {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Others are in front. Whether to wait with them.
+    /// Others are in front. `None`: the caller has the lock; else whether somebody made a whole pass.
     #[cold]
-    fn insists(&self) -> bool {
-        // Whoever is in front may need this very processor.
-        std::thread::yield_now();
-        self.put_off.fetch_add(1, Ordering::Relaxed) >= PUT_OFF
+    fn line_up(&self, enough: impl Fn() -> bool) -> Option<bool> {
+        // Release: pairs with the load in `pass`, so that a pass finds what was there before.
+        let ticket = self.asked.fetch_add(1, Ordering::Release).wrapping_add(1);
+        for _ in 0..PUT_OFF {
+            // Whoever is in front may need this very processor.
+            yield_now();
+            if self.is_served(ticket) {
+                return Some(true);
+            }
+            if enough() && self.put_off.fetch_add(1, Ordering::Relaxed) < PUT_OFF {
+                return Some(false);
+            }
+            if self.is_free() && !self.held.load(Ordering::Relaxed) && self.take() {
+                return None;
+            }
+        }
+        self.wait();
+        None
+    }
+
+    fn is_served(&self, ticket: u32) -> bool {
+        // Acquire: pairs with the store in `pass`, so that what the pass did is seen.
+        let ahead = self.served.load(Ordering::Acquire).wrapping_sub(ticket);
+        ahead < u32::MAX / 2
+    }
+
+    /// Nobody is in front, by the look of it.
+    #[inline]
+    fn is_free(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0
     }
 }
 
 fn pause(spins: u32) {
-    if spins < SPINS { core::hint::spin_loop() } else { std::thread::yield_now() }
+    if spins < SPINS { core::hint::spin_loop() } else { yield_now() }
 }
 
 impl<T: Send> Guarded<T> for Spin<T> {
@@ -82,6 +113,8 @@ impl<T: Send> Guarded<T> for Spin<T> {
             held: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
             put_off: AtomicU32::new(0),
+            asked: AtomicU32::new(0),
+            served: AtomicU32::new(0),
             value: UnsafeCell::new(value),
         }
     }
@@ -100,17 +133,24 @@ impl<T: Send> Guarded<T> for Spin<T> {
     }
 
     #[inline]
-    fn lock_idle(&self) -> Option<SpinGuard<'_, T>> {
-        if self.waiting.load(Ordering::Relaxed) != 0 || !self.take() {
-            if !self.insists() {
-                return None;
-            }
-            self.wait();
+    fn pass(&self, enough: impl Fn() -> bool, pass: impl FnOnce(&mut T) -> bool) -> bool {
+        if !(self.is_free() && self.take())
+            && let Some(made) = self.line_up(enough)
+        {
+            return made;
         }
+        let mut value = SpinGuard(self);
         if self.put_off.load(Ordering::Relaxed) != 0 {
             self.put_off.store(0, Ordering::Relaxed);
         }
-        Some(SpinGuard(self))
+        // Acquire: pairs with the addition in `line_up`.
+        let asked = self.asked.load(Ordering::Acquire);
+        let whole = pass(&mut value);
+        if whole && self.served.load(Ordering::Relaxed) != asked {
+            // Release: pairs with the load in `is_served`. Stores are in order, under the lock.
+            self.served.store(asked, Ordering::Release);
+        }
+        whole
     }
 }
 
@@ -178,29 +218,66 @@ mod tests {
         let (lock, stop) = (Spin::new(0u32), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut taken = 0;
-                while !stop.load(Ordering::Relaxed) || taken < 10 {
-                    taken += u32::from(lock.lock_idle().is_some());
+                let mut made = 0;
+                while !stop.load(Ordering::Relaxed) || made < 10 {
+                    made += u32::from(lock.pass(|| false, |_| true));
                 }
             });
             (0..10_000).for_each(|_| *lock.lock() += 1);
             stop.store(true, Ordering::Relaxed);
         });
         assert_eq!(*lock.lock(), 10_000);
+    }
+
+    #[test]
+    fn who_can_do_without_waits_for_nobody_but_not_for_ever() {
         let lock = Spin::new(7);
+        let pass = || lock.pass(|| true, |value| *value == 7);
         let held = lock.lock();
         std::thread::scope(|scope| {
-            let poller = scope.spawn(|| (0..PUT_OFF).all(|_| lock.lock_idle().is_none()));
+            let poller = scope.spawn(|| (0..PUT_OFF).all(|_| !pass()));
             assert!(poller.join().unwrap());
             // Now it waits.
-            let poller = scope.spawn(|| lock.lock_idle().map(|value| *value));
+            let poller = scope.spawn(pass);
             while lock.waiting.load(Ordering::Relaxed) == 0 {
-                std::thread::yield_now();
+                yield_now();
             }
             drop(held);
-            assert_eq!(poller.join().unwrap(), Some(7));
+            assert!(poller.join().unwrap());
         });
-        assert!(lock.lock_idle().is_some());
+        assert!(pass());
+    }
+
+    /// What was there before the call is seen, by whoever makes the pass.
+    #[test]
+    fn a_pass_sees_what_was_there_before_it_was_asked_for() {
+        let (arrived, seen) = ([(); 3].map(|()| AtomicU32::new(0)), Spin::new([0; 3]));
+        let take_in = |seen: &mut [u32; 3]| {
+            *seen = arrived.each_ref().map(|count| count.load(Ordering::Relaxed));
+            true
+        };
+        std::thread::scope(|scope| {
+            for me in 0..3 {
+                let (arrived, seen) = (&arrived, &seen);
+                scope.spawn(move || {
+                    for count in 1..=2000 {
+                        arrived[me].store(count, Ordering::Relaxed);
+                        assert!(seen.pass(|| false, take_in));
+                        assert!(seen.lock()[me] == count);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn half_a_pass_serves_nobody() {
+        let lock = Spin::new(());
+        let ticket = 1;
+        lock.asked.store(ticket, Ordering::Relaxed);
+        assert!(!lock.pass(|| false, |()| false) && !lock.is_served(ticket));
+        assert!(lock.pass(|| false, |()| true) && lock.is_served(ticket));
+        assert!(!lock.is_served(ticket + 1));
     }
 }
 
@@ -231,6 +308,32 @@ mod models {
             let sum = mine + thread.join().unwrap();
             // SAFETY: as above.
             assert_eq!(lock.try_lock().unwrap().read(|value| unsafe { *value }), sum);
+        });
+    }
+
+    /// What was there before the call is seen by the pass, whoever makes it.
+    #[test]
+    fn a_pass_begins_after_it_was_asked_for() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(3));
+        model.check(|| {
+            let (arrived, seen) = (AtomicBool::new(false), AtomicBool::new(false));
+            let shared = Arc::new((Spin::new(()), arrived, seen));
+            let look = |(lock, arrived, seen): &(Spin<()>, AtomicBool, AtomicBool)| {
+                lock.pass(
+                    || false,
+                    |()| {
+                        seen.store(arrived.load(Ordering::Relaxed), Ordering::Relaxed);
+                        true
+                    },
+                )
+            };
+            let theirs = shared.clone();
+            let poller = thread::spawn(move || look(&theirs));
+            shared.1.store(true, Ordering::Relaxed);
+            assert!(look(&shared));
+            assert!(shared.2.load(Ordering::Relaxed));
+            poller.join().unwrap();
         });
     }
 }

@@ -91,7 +91,10 @@ impl<W: Wire, L: Lock> RdmEngine for Engine<W, L> {
         while self.core.lends() && begin.elapsed() < LENT_PATIENCE {
             self.progress();
         }
-        closing::settle(self, begin, OWED, Self::progress, |engine| engine.core.owed());
+        closing::settle(self.core.owed(), begin, OWED, || {
+            self.progress();
+            self.core.owed()
+        });
     }
 
     fn close(&mut self) {

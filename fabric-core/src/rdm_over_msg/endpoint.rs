@@ -75,7 +75,10 @@ impl<T: Transport, L: Lock> RdmEngine for Engine<T, L> {
 
     /// Lets what is owed leave, as long as the network takes it.
     fn settle(&mut self) {
-        closing::settle(self, Instant::now(), OWED, Self::progress, |engine| engine.owes());
+        closing::settle(self.owes(), Instant::now(), OWED, || {
+            self.progress();
+            self.owes()
+        });
     }
 
     fn close(&mut self) {

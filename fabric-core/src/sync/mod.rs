@@ -15,8 +15,13 @@ pub use loom::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
 };
+#[cfg(loom)]
+pub use loom::thread::yield_now;
 #[cfg(not(loom))]
-pub use std::sync::{Mutex, MutexGuard};
+pub use std::{
+    sync::{Mutex, MutexGuard},
+    thread::yield_now,
+};
 
 /// Memory that two parties take turns at, in an order that atomics beside it establish.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ use std::{
 
 use rustix::{
     event::Timespec,
-    io::read,
     time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create,
         timerfd_settime,
@@ -16,19 +15,19 @@ use rustix::{
 
 use crate::Result;
 
-/// A timerfd: readable from the time that it is set to until it is cleared or set anew.
+/// A timerfd: readable from the time that it is set to until it is set anew.
 #[derive(Debug)]
-pub struct Timer(OwnedFd);
+pub(super) struct Timer(OwnedFd);
 
 impl Timer {
     /// Opens one, close-on-exec, that is not set.
-    pub fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?))
     }
 
     /// Sets it to so much later, or stops it.
-    pub fn set(&self, left: Option<Duration>) {
+    pub(super) fn set(&self, left: Option<Duration>) {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         // A time of zero would stop it.
         let it_value = left.map_or(zero, |left| Timespec {
@@ -38,11 +37,6 @@ impl Timer {
         let time = Itimerspec { it_interval: zero, it_value };
         // The time is a valid one, so there is nothing to refuse.
         let _ = timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &time);
-    }
-
-    /// Makes it unreadable.
-    pub fn clear(&self) {
-        let _ = read(&self.0, &mut [0u8; 8]);
     }
 }
 

@@ -85,7 +85,7 @@ unsafe extern "C" fn close<E: Endpoint>(fid: *mut fid) -> c_int {
             fabric_core::warn!(
                 "core",
                 Subsys::Cntr,
-                "close: endpoints or memory regions are bound to the counter"
+                "close: endpoints or memory regions are bound to the counter, or threads wait for it"
             );
             return Err(Errno::EBUSY);
         }

@@ -120,7 +120,11 @@ pub(super) unsafe fn open<E: Endpoint>(
 unsafe extern "C" fn close<E: Endpoint>(fid: *mut fid) -> c_int {
     let body = |shell: &Shell<CqObject<E>>| {
         if shell.payload()?.cq.in_use() {
-            fabric_core::warn!("core", Subsys::Cq, "close: endpoints are bound to the queue");
+            fabric_core::warn!(
+                "core",
+                Subsys::Cq,
+                "close: endpoints are bound to the queue, or threads wait in it"
+            );
             return Err(Errno::EBUSY);
         }
         shell.retire().map(drop)

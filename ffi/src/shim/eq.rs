@@ -73,7 +73,11 @@ pub(super) unsafe fn open(
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     let body = |shell: &Shell<EqObject>| {
         shell.payload()?.eq.close().inspect_err(|_| {
-            fabric_core::warn!("core", Subsys::Eq, "close: objects are bound to the queue");
+            fabric_core::warn!(
+                "core",
+                Subsys::Eq,
+                "close: objects are bound to the queue, or threads wait in it"
+            );
         })?;
         let object = shell.retire()?;
         connreq::remove_eq(&object.eq);

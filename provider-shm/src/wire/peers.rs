@@ -81,6 +81,7 @@ impl ShmWire {
 
     pub(super) fn hung_up(&mut self, handle: Handle, reason: Errno) {
         let Some(watched) = self.links.remove(handle) else { return };
+        self.heard = true;
         self.unwatch(&watched.link);
         match watched.peer {
             Some(peer) => self.end(peer, reason),

@@ -1,7 +1,7 @@
 //! PENDING. Sockets: newcomers, what peers say, rings that are handed over.
 
 use std::{
-    os::fd::AsFd,
+    os::fd::{AsFd, BorrowedFd},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,7 +15,7 @@ use fabric_core::{
     wire::{Event, Refused},
 };
 
-use super::{LISTENER, SIGNAL, ShmWire, Watched, clock::ticks};
+use super::{ALARM, LISTENER, ShmWire, Watched, clock::ticks};
 use crate::{
     link::{Handed, Link, Said},
     offer::NAME,
@@ -37,6 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// and introduce themselves in one go, so that only one that says nothing can get so old.
 const STRANGERS: usize = 256;
 
+/// How long sleepers leave alone what nobody tells of.
+const AGAIN: Duration = Duration::from_millis(1);
+
 impl ShmWire {
     pub(super) fn look_at_sockets(&mut self) {
         for (peer, link) in std::mem::take(&mut self.tx.fresh) {
@@ -52,11 +55,11 @@ impl ShmWire {
             }
         }
         self.rx.hurry = false;
-        self.starved = false;
         self.reserve.refill();
         self.find_processes();
-        self.attach_unmapped();
         self.young = self.young.saturating_sub(1);
+        self.look_at_starved();
+        self.attach_unmapped();
         let mut ready = [(0u64, false); READY];
         let mut count = 0;
         self.sockets.ready::<READY>(|token, hang_up| {
@@ -66,16 +69,65 @@ impl ShmWire {
             }
         });
         for &(token, _) in &ready[..count] {
-            match token {
-                LISTENER => self.accept(),
-                // For a sleeper, who may not have run yet.
-                SIGNAL => {}
-                token => self.hear(Handle::from_raw(token)),
-            }
+            self.serve(token);
         }
-        self.heard |= count != 0;
         self.finish_ending();
         self.last_look = ticks();
+    }
+
+    fn serve(&mut self, token: u64) {
+        match token {
+            LISTENER => self.accept(),
+            // For sleepers, who may not have run yet.
+            ALARM => {}
+            token => self.hear(Handle::from_raw(token)),
+        }
+    }
+
+    /// Nobody tells of a free descriptor, of memory, or of room in a peer's backlog: sleepers look
+    /// again after a while. What is to be read until then, and cannot be, would keep them from sleeping,
+    /// so it is not watched. `false`: there are to be no sleepers.
+    pub(super) fn rest(&mut self) -> bool {
+        self.resting = !self.tx.retry.is_empty() || !self.starved.is_empty();
+        for token in &self.starved {
+            if let Some(fd) = self.descriptor(*token) {
+                self.sockets.remove(fd);
+            }
+        }
+        let Some(alarm) = &mut self.alarm else { return !self.resting };
+        alarm.set(self.resting.then(|| Instant::now() + AGAIN));
+        true
+    }
+
+    /// Looks again at what may not be watched.
+    fn look_at_starved(&mut self) {
+        for token in std::mem::take(&mut self.starved) {
+            if !self.resting {
+                continue;
+            }
+            self.serve(token);
+            if self.starved.contains(&token) {
+                continue;
+            }
+            let watch = |fd| self.sockets.add(fd, token).is_ok();
+            if !self.descriptor(token).is_none_or(watch) {
+                self.starve(token);
+            }
+        }
+    }
+
+    /// Notes that what a socket has waits for a descriptor, or for memory.
+    fn starve(&mut self, token: u64) {
+        if !self.starved.contains(&token) {
+            self.starved.push(token);
+        }
+    }
+
+    fn descriptor(&self, token: u64) -> Option<BorrowedFd<'_>> {
+        match token {
+            LISTENER => self.listener.as_ref().map(AsFd::as_fd),
+            token => self.links.get(Handle::from_raw(token)).map(|watched| watched.link.as_fd()),
+        }
     }
 
     fn accept(&mut self) {
@@ -83,6 +135,7 @@ impl ShmWire {
             let Some(listener) = &self.listener else { return };
             match self.reserve.lend(Need::Connection, || listener.accept()) {
                 Ok(Some(link)) => {
+                    self.heard = true;
                     let link = Arc::new(link);
                     // A peer that is gone already is found out by `hear`.
                     let _ = link.say_hello(&self.tx.hello);
@@ -104,10 +157,7 @@ impl ShmWire {
                         "refused a process of another user"
                     );
                 }
-                Err(Errno::EMFILE) => {
-                    self.starved = true;
-                    return;
-                }
+                Err(Errno::EMFILE) => return self.starve(LISTENER),
                 Err(reason) => {
                     fabric_core::error!(NAME, Subsys::EpCtrl, "cannot accept a peer: {reason}");
                     return;
@@ -181,7 +231,7 @@ impl ShmWire {
             {
                 watched.unmapped = Some((ring, since));
                 self.unmapped.push(handle);
-                self.starved = true;
+                self.starve(handle.raw());
                 Err(Errno::ENOMEM)
             }
             (Err(reason), _) => {
@@ -199,6 +249,7 @@ impl ShmWire {
             if let (Some(peer), Some((ring, since))) = (peer, ring)
                 && self.attach(handle, peer, ring, since).is_ok()
             {
+                self.heard = true;
                 self.hear(handle);
             }
         }
@@ -206,19 +257,21 @@ impl ShmWire {
 
     /// What a peer says now.
     pub(super) fn hear(&mut self, handle: Handle) {
-        for said in 0..MESSAGES {
+        for nth in 0..MESSAGES {
             if self.successors.iter().any(|(waiting, _)| *waiting == handle) {
                 return;
             }
             let Some(watched) = self.links.get(handle) else { return };
             if watched.unmapped.is_some() {
-                return;
+                return self.starve(handle.raw());
             }
             let (link, peer) = (watched.link.clone(), watched.peer);
-            match (self.reserve.lend(Need::Ring, || link.hear()), peer) {
+            let said = self.reserve.lend(Need::Ring, || link.hear());
+            self.heard |= matches!(said, Ok(Some(_)));
+            match (said, peer) {
                 (Ok(None), _) => {
                     // Nothing was said, so it may be the process that has news.
-                    if said == 0 && link.has_exited() {
+                    if nth == 0 && link.has_exited() {
                         self.hung_up(handle, Errno::ECONNRESET);
                     }
                     return;
@@ -235,10 +288,7 @@ impl ShmWire {
                         );
                     }
                 }
-                (Err(Errno::EMFILE), _) => {
-                    self.starved = true;
-                    return;
-                }
+                (Err(Errno::EMFILE), _) => return self.starve(handle.raw()),
                 (Ok(Some(Said::Ring(_))), None) => {
                     return self.hung_up(handle, Errno::EPROTO);
                 }

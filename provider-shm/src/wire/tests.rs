@@ -1,5 +1,7 @@
+use std::time::{Duration, Instant};
+
 use fabric_core::{
-    wait::{Deadline, sleep_on},
+    wait::{Bell, Deadline, sleep_on},
     wire::{Head, Refused, Source, WireRx, WireTx},
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, listen, socket_with};
@@ -364,7 +366,7 @@ fn a_consumer_that_breaks_the_rules_ends_once() {
 }
 
 #[test]
-fn a_sleeper_is_woken_until_the_wire_is_armed() {
+fn what_sleepers_are_told() {
     let mut a = ShmWire::open(&Info::default()).unwrap();
     let mut b = open(b"");
     a.enable(true).unwrap();
@@ -377,17 +379,38 @@ fn a_sleeper_is_woken_until_the_wire_is_armed() {
     assert!(is_readable(&a), "the bell");
     assert_eq!(a.poll_event(true), None);
     assert!(!is_readable(&a) && a.changed(), "another thread has heard it");
-    a.wake();
+    a.bell().ring();
+    assert!(becomes_readable(&a));
     assert_eq!(look(&mut a), (vec![], vec![2]));
     assert!(is_readable(&a), "and looks again before the sleeper has run");
-    emit(&mut b, &name, 3).unwrap();
-    assert!(!a.arm(&[]) && is_readable(&a), "so does one that would sleep, but must not");
-    assert_eq!(look(&mut a), (vec![], vec![3]));
+    a.bell().rest();
     assert!(a.arm(&[]) && !is_readable(&a));
 }
 
-fn is_readable(wire: &ShmWire) -> bool {
-    sleep_on(wire.sockets.as_fd(), Deadline::from_millis(0)).is_ok()
+/// What cannot be read for lack of a descriptor keeps nobody from sleeping, for a while.
+#[test]
+fn sleepers_look_again_for_a_descriptor() {
+    let mut a = ShmWire::open(&Info::default()).unwrap();
+    let mut b = open(b"");
+    a.enable(true).unwrap();
+    let name = a.name().to_vec();
+    emit(&mut b, &name, 1).unwrap();
+    assert!(is_readable(&a), "a newcomer");
+    for _ in 0..2 {
+        a.starved = vec![LISTENER];
+        let begin = Instant::now();
+        assert!(a.arm(&[]));
+        let quiet = !is_readable(&a);
+        assert!(quiet || begin.elapsed() > Duration::from_millis(1));
+        assert!(becomes_readable(&a) && !a.changed());
+    }
+    assert_eq!(look(&mut a), (vec![], vec![1]));
+    assert!(a.starved.is_empty() && a.changed());
+    assert!(a.arm(&[]) && !is_readable(&a));
+    let mut c = open(b"");
+    emit(&mut c, &name, 2).unwrap();
+    assert!(is_readable(&a), "newcomers are watched for again");
+    assert_eq!(look(&mut a), (vec![], vec![2]));
 }
 
 #[test]
@@ -400,7 +423,16 @@ fn an_endpoint_that_could_not_be_enabled_can_be_later() {
     }
     first.close();
     second.enable(true).unwrap();
-    second.wake();
-    assert!(is_readable(&second));
+    second.bell().ring();
+    assert!(becomes_readable(&second));
+    second.bell().rest();
     assert!(second.arm(&[]) && !is_readable(&second));
+}
+
+fn is_readable(wire: &ShmWire) -> bool {
+    sleep_on(wire.sockets.as_fd(), Deadline::from_millis(0)).is_ok()
+}
+
+fn becomes_readable(wire: &ShmWire) -> bool {
+    sleep_on(wire.sockets.as_fd(), Deadline::from_millis(5000)).is_ok()
 }

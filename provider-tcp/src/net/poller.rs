@@ -4,10 +4,9 @@
 use std::{
     mem::MaybeUninit,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
-    time::{Duration, Instant},
 };
 
-use fabric_core::{Result, fork::NotInherited, log::Subsys, shortage::explained, wait::Timer};
+use fabric_core::{Result, fork::NotInherited, log::Subsys, shortage::explained, wait::Alarm};
 use rustix::event::{
     Timespec,
     epoll::{self, CreateFlags, EventData, EventFlags},
@@ -26,17 +25,7 @@ pub(crate) struct Poller {
     /// Dropped before the descriptors.
     _not_inherited: [NotInherited; 2],
     epoll: OwnedFd,
-    /// Goes off at the alarm, and at once to wake a sleeper.
-    clock: Timer,
-    alarm: Alarm,
-}
-
-/// What the clock is set to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Alarm {
-    Never,
-    At(Instant),
-    Now,
+    clock: Alarm,
 }
 
 fn flags(interest: Interest) -> EventFlags {
@@ -61,10 +50,10 @@ impl Poller {
 
     fn open() -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let clock = Timer::new()?;
-        epoll::add(&epoll, &clock, EventData::new_u64(CLOCK), EventFlags::IN)?;
+        let clock = Alarm::new()?;
+        epoll::add(&epoll, clock.as_fd(), EventData::new_u64(CLOCK), EventFlags::IN)?;
         let not_inherited = [epoll.as_fd(), clock.as_fd()].map(NotInherited::new);
-        Ok(Self { _not_inherited: not_inherited, epoll, clock, alarm: Alarm::Never })
+        Ok(Self { _not_inherited: not_inherited, epoll, clock })
     }
 
     /// Watches a descriptor until it is closed.
@@ -85,7 +74,7 @@ impl Poller {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Appends what is ready. `true`: the clock has gone off, and is not set any more.
+    /// Appends what is ready. `true`: the clock may have gone off, and is not set any more.
     pub(crate) fn ready(&mut self, out: &mut Vec<Ready>) -> bool {
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -98,8 +87,7 @@ impl Poller {
             match event.data.u64() {
                 CLOCK => {
                     rang = true;
-                    self.alarm = Alarm::Never;
-                    self.clock.clear();
+                    self.clock.take();
                 }
                 token => {
                     // Whoever reads or writes learns the reason.
@@ -115,21 +103,9 @@ impl Poller {
         rang
     }
 
-    /// Makes the descriptor readable at this time, once.
-    pub(crate) fn set_alarm(&mut self, at: Option<Instant>) {
-        let alarm = at.map_or(Alarm::Never, Alarm::At);
-        // A sleeper that is being woken looks at the time, too.
-        if self.alarm != alarm && self.alarm != Alarm::Now {
-            self.alarm = alarm;
-            let left = at.map(|at| at.saturating_duration_since(Instant::now()));
-            self.clock.set(left);
-        }
-    }
-
-    /// Makes the descriptor readable until the next [`Poller::ready`].
-    pub(crate) fn wake(&mut self) {
-        self.alarm = Alarm::Now;
-        self.clock.set(Some(Duration::ZERO));
+    /// The clock in it, which makes the descriptor readable, too.
+    pub(crate) const fn alarm(&mut self) -> &mut Alarm {
+        &mut self.clock
     }
 
     /// The descriptor's number.

@@ -14,6 +14,7 @@ use fabric_core::{
     mem::Buffers,
     param::known::{TCP_PORT_HIGH, TCP_PORT_LOW},
     shortage::explained,
+    wait::Alarm,
 };
 use rustix::net::{
     AddressFamily, Shutdown, SocketFlags, SocketType, accept_with, bind, connect, getsockname,
@@ -281,6 +282,7 @@ impl Sockets {
 
 impl Net for Sockets {
     type Stream = Socket;
+    type Bell = Alarm;
 
     fn bind(&mut self, address: SocketAddr) -> Result<SocketAddr> {
         if let Some(own) = &self.acceptor
@@ -347,10 +349,10 @@ impl Net for Sockets {
     }
 
     fn set_alarm(&mut self, at: Option<Instant>) {
-        self.poller.set_alarm(at);
+        self.poller.alarm().set(at);
     }
 
-    fn wake(&mut self) {
-        self.poller.wake();
+    fn bell(&mut self) -> &mut Alarm {
+        self.poller.alarm()
     }
 }

@@ -114,7 +114,7 @@ impl Engine {
         ep.id = Some(id);
         (ep.eq, ep.greeting, ep.peer) = (eq, greeting, Some(to));
         ep.phase = Phase::Resolving;
-        self.deadlines.push((Instant::now() + patience, handle));
+        self.expect(handle, patience);
         if let Err(reason) = resolving {
             self.refused(handle, reason, reason.get(), &[]);
         }
@@ -142,7 +142,7 @@ impl Engine {
         ep.peer = id.peer();
         ep.id = Some(id);
         (ep.eq, ep.phase) = (eq, Phase::Asked);
-        self.deadlines.push((Instant::now() + patience, handle));
+        self.expect(handle, patience);
         let begun = self.ready_to_receive(handle).and_then(|()| {
             let id = self.eps.get(handle).and_then(|ep| ep.id.as_ref());
             id.ok_or(Errno::EOPBADSTATE)?.accept(&param)

@@ -381,13 +381,4 @@ impl Engine {
         untold.into_iter().for_each(|handle| self.post_end(handle));
         self.eps.iter().map(|(handle, _)| self.owes(handle)).sum()
     }
-
-    /// A thread that sleeps is woken if there is something for it.
-    pub(crate) fn hand_on(&mut self, must: bool) {
-        let layer = self.layer.as_ref().is_some_and(|layer| !layer.events.is_empty());
-        if self.asleep && (must || layer) {
-            self.asleep = false;
-            self.clock.set_alarm(Some(Instant::now()));
-        }
-    }
 }

@@ -2,6 +2,7 @@
 
 mod datagrams;
 mod scale;
+mod sleeping;
 
 use std::sync::Arc;
 
@@ -94,7 +95,7 @@ impl Bench {
     }
 
     fn connect(&mut self) {
-        let patience = std::time::Duration::from_secs(60);
+        let patience = Duration::from_secs(60);
         self.engine.connect(self.ep, peer(), b"hello", Some(self.eq.clone()), patience).unwrap();
     }
 
@@ -166,13 +167,8 @@ fn a_connection_comes_up_step_by_step() {
     assert_eq!(bench.send(1, Flags::empty(), b"x").unwrap_err(), Errno::ENOTCONN);
     bench.recv(10).unwrap();
     bench.connect();
-    let again = bench.engine.connect(
-        bench.ep,
-        peer(),
-        b"",
-        Some(bench.eq.clone()),
-        std::time::Duration::from_secs(1),
-    );
+    let again =
+        bench.engine.connect(bench.ep, peer(), b"", Some(bench.eq.clone()), Duration::from_secs(1));
     assert_eq!(again.unwrap_err(), Errno::EINVAL);
     assert_eq!(mock::calls(), ["rdma_create_id", "rdma_resolve_addr"]);
     bench.event(RDMA_CM_EVENT_ADDR_RESOLVED, 0, &[]);
@@ -231,7 +227,7 @@ fn a_connection_that_fails_at_any_step() {
 fn a_peer_that_never_answers_is_given_up() {
     let mut bench = Bench::new(RXE, 8, false);
     let eq = bench.eq.clone();
-    bench.engine.connect(bench.ep, peer(), b"", Some(eq), std::time::Duration::ZERO).unwrap();
+    bench.engine.connect(bench.ep, peer(), b"", Some(eq), Duration::ZERO).unwrap();
     bench.engine.look();
     assert_eq!(bench.eq.read_error(Flags::empty()).unwrap().err, Errno::ETIMEDOUT);
     assert!(mock::calls().contains(&"rdma_destroy_id"));

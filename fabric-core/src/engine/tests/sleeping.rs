@@ -4,27 +4,17 @@ use super::{node::pair, wire::Script};
 use crate::wire::Wire;
 
 #[test]
-fn who_sleeps_is_armed_or_woken() {
+fn whoever_tries_to_sleep_in_vain_wakes_the_sleepers() {
     let (_net, mut node, _peer) = pair(Script::default());
     let engine = &mut node.engine;
+    assert!(engine.arm());
     engine.wire.busy = true;
-    assert!(!engine.arm());
-    assert!(!engine.wire.woken, "nobody slept");
-
-    engine.wire.busy = false;
-    assert!(engine.arm(), "one goes to sleep");
-    assert!(engine.arm(), "and another");
-    assert!(!engine.wire.woken);
-
-    engine.wire.busy = true;
-    assert!(!engine.arm(), "a third is to look first, and may never come back");
-    assert!(engine.wire.woken);
+    assert!(!engine.arm() && engine.wire.rings, "bells may have been used up");
     engine.progress();
     engine.hand_on();
-    assert!(!engine.arm() && engine.wire.woken, "a sleeper may not have run yet");
-
+    assert!(!engine.arm() && engine.wire.rings, "a sleeper may not have run yet");
     engine.wire.busy = false;
-    assert!(engine.arm() && !engine.wire.woken, "whoever sleeps is armed again");
+    assert!(engine.arm() && !engine.wire.rings);
 }
 
 #[test]
@@ -33,14 +23,14 @@ fn what_is_left_behind_is_told_once_and_until_armed() {
     let engine = &mut node.engine;
     assert!(engine.arm());
     engine.hand_on();
-    assert!(!engine.wire.woken, "nothing is left");
+    assert!(!engine.wire.rings, "nothing is left");
     engine.wire.changed = true;
     engine.hand_on();
-    assert!(engine.wire.woken);
+    assert!(engine.wire.rings);
     engine.progress();
     engine.hand_on();
-    assert!(engine.wire.woken);
+    assert!(engine.wire.rings);
     engine.wire.changed = false;
-    assert!(engine.arm() && !engine.wire.woken);
+    assert!(engine.arm() && !engine.wire.rings);
     assert!(!engine.wire.changed());
 }

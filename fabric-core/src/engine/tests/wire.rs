@@ -152,7 +152,7 @@ pub(crate) struct TestWire {
     pub(super) busy: bool,
     /// Something happened since it was.
     pub(super) changed: bool,
-    pub(super) woken: bool,
+    pub(super) rings: bool,
 }
 
 impl TestWire {
@@ -161,7 +161,7 @@ impl TestWire {
         Self {
             busy: false,
             changed: false,
-            woken: false,
+            rings: false,
             tx: TestTx { shared: shared.clone(), me, addresses },
             rx: TestRx { shared: shared.clone(), me, current: HashMap::new(), next: 0 },
         }
@@ -332,6 +332,7 @@ impl WireRx for TestRx {
 impl Wire for TestWire {
     type Tx = TestTx;
     type Rx = TestRx;
+    type Bell = bool;
 
     const CAPS: Flags = Flags::all();
 
@@ -394,7 +395,6 @@ impl Wire for TestWire {
     }
 
     fn arm(&mut self, _blocked: &[PeerId]) -> bool {
-        self.woken &= self.busy;
         !self.busy
     }
 
@@ -402,7 +402,7 @@ impl Wire for TestWire {
         self.changed
     }
 
-    fn wake(&mut self) {
-        self.woken = true;
+    fn bell(&mut self) -> &mut bool {
+        &mut self.rings
     }
 }

@@ -11,6 +11,7 @@ mod net;
 mod node;
 mod pressure;
 mod remote;
+mod sleeping;
 mod storm;
 mod stranger;
 mod traffic;

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fabric_core::{Errno, Result, mem::Buffers};
+use fabric_core::{Errno, Result, mem::Buffers, wait::Bell};
 
 use super::dice::Dice;
 use crate::net::{Accepted, Interest, Life, Net, Ready, Stream};
@@ -111,6 +111,7 @@ impl Shared {
             token: None,
             watched: BTreeMap::new(),
             alarm: None,
+            bell: Rings::default(),
         }
     }
 
@@ -311,6 +312,21 @@ pub(super) struct TestNet {
     token: Option<u64>,
     watched: BTreeMap<u64, (Option<usize>, usize, Interest)>,
     alarm: Option<Instant>,
+    pub(super) bell: Rings,
+}
+
+/// Whether it does.
+#[derive(Debug, Default)]
+pub(super) struct Rings(pub(super) bool);
+
+impl Bell for Rings {
+    fn ring(&mut self) {
+        self.0 = true;
+    }
+
+    fn rest(&mut self) {
+        self.0 = false;
+    }
 }
 
 impl TestNet {
@@ -322,6 +338,7 @@ impl TestNet {
 
 impl Net for TestNet {
     type Stream = TestStream;
+    type Bell = Rings;
 
     fn bind(&mut self, address: SocketAddr) -> Result<SocketAddr> {
         let port = match address.port() {
@@ -450,5 +467,7 @@ impl Net for TestNet {
         self.alarm = at;
     }
 
-    fn wake(&mut self) {}
+    fn bell(&mut self) -> &mut Rings {
+        &mut self.bell
+    }
 }
