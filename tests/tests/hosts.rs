@@ -260,6 +260,31 @@ fn who_merely_probes_has_nothing_in_the_log() {
     Program::new("unreached").run(&["probing"]);
 }
 
+/// Two endpoints of a domain, with queues and counters of their own and one in common, slept on in
+/// every way, with manual and with automatic progress.
+#[test]
+fn sleepers_beside_posters_and_pollers() {
+    let program = Program::new("sleepers");
+    for progress in ["rounds", "automatic"] {
+        program.run(&[progress, if long() { "30" } else { "2" }]);
+    }
+}
+
+#[test]
+fn each_signal_ends_one_read() {
+    Program::new("sleepers").run(&["signals", if long() { "20" } else { "1" }]);
+}
+
+#[test]
+fn sleeps_end_in_time() {
+    Program::new("sleepers").run(&["timeouts"]);
+}
+
+#[test]
+fn what_threads_wait_for_is_busy() {
+    Program::new("sleepers").run(&["closing"]);
+}
+
 /// Four threads use one endpoint for everything at once.
 #[test]
 fn threads_share_an_endpoint() {

@@ -52,6 +52,12 @@ fn a_peer_that_computes_for_long() {
     }
 }
 
+/// Connected endpoints: an event queue and a completion queue that are slept on beside a thread that looks.
+#[test]
+fn a_server_that_sleeps_forgets_no_client() {
+    program("attendants").run(&[if long() { "30" } else { "2" }]);
+}
+
 #[test]
 fn a_sleeping_child_does_not_keep_its_dead_parents_port() {
     program("successors").run(&["orphaned"]);

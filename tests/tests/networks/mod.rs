@@ -150,6 +150,24 @@ fn a_cut_message_is_not_the_last() {
 }
 
 #[test]
+fn sleepers_beside_posters_and_pollers() {
+    let program = program("sleepers");
+    for progress in ["rounds", "automatic"] {
+        program.run(&[progress, if long() { "30" } else { "2" }]);
+    }
+}
+
+#[test]
+fn each_signal_ends_one_read() {
+    program("sleepers").run(&["signals", if long() { "20" } else { "1" }]);
+}
+
+#[test]
+fn sleeps_end_in_time() {
+    program("sleepers").run(&["timeouts"]);
+}
+
+#[test]
 fn a_small_queue_loses_nothing() {
     program("queues").run(&["small"]);
 }
