@@ -40,9 +40,10 @@ fn command(end: End) -> Option<Command> {
 /// Plays between a server and a client; what the client has printed. `None` without the command.
 fn play(server: End, client: End, args: &[&str]) -> Option<String> {
     let port = free_port();
-    let waiting = command(server)?.args(args).args(["-B", &port]).spawn().expect("start a server");
+    let (mut server_side, mut client_side) = (command(server)?, command(client)?);
+    let waiting = server_side.args(args).args(["-B", &port]).spawn().expect("start a server");
     until_listening(&port);
-    let asked = command(client)?.args(args).args(["-P", &port, "127.0.0.1"]).output();
+    let asked = client_side.args(args).args(["-P", &port, "127.0.0.1"]).output();
     let (asked, waited) = (asked.expect("run a client"), waiting.wait_with_output());
     let waited = waited.expect("the server's end");
     for output in [&waited, &asked] {
