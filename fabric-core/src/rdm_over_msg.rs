@@ -344,10 +344,11 @@ impl<T: Transport, L: Lock> Engine<T, L> {
     }
 
     fn schedule(&mut self, at: Instant, peer: PeerId) {
-        self.timers.push(Reverse((at, peer)));
-        if let Some(Reverse((first, _))) = self.timers.peek() {
-            self.transport.set_alarm(*first);
+        // For what was there before, the alarm is set.
+        if self.timers.peek().is_none_or(|Reverse((first, _))| at < *first) {
+            self.transport.set_alarm(at);
         }
+        self.timers.push(Reverse((at, peer)));
     }
 
     /// Counts of what happened so far.

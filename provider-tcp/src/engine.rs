@@ -331,6 +331,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
     #[cold]
     fn look_at_clock(&mut self) {
         let now = self.net.now();
+        let mut is_layers = false;
         while let Some(due) = self.timers.pop(now) {
             match due {
                 Due::Handshake(handle) => self.overdue(handle, now),
@@ -338,8 +339,12 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 Due::Claim(handle) => self.look_at_claim(handle),
                 Due::Listener(ep) => self.listen_again(ep),
                 Due::Look => self.look(),
-                Due::Layer => self.core.layer.push(layer::Event::Alarm),
+                Due::Layer => is_layers = true,
             }
+        }
+        // However often it has asked: it looks at all that is due.
+        if is_layers {
+            self.core.layer.push(layer::Event::Alarm);
         }
         self.net.set_alarm(self.timers.first());
     }

@@ -85,7 +85,8 @@ impl<L: Lock, N: Net> Engine<L, N> {
         if ep.msg.is_some() {
             return self.down(handle, Errno::ETIMEDOUT);
         }
-        let Some(to) = to else { return };
+        // The protocol above, where there is one, names its peer itself.
+        let Some(to) = to.filter(|_| conn.layer.is_none()) else { return };
         let patience = ep.limits.connect.as_secs();
         fabric_core::warn_few!(
             "tcp",
