@@ -1,6 +1,12 @@
 //! SETUP. `FI_OPT_ENDPOINT` options that every provider answers alike (`fi_endpoint(3)`).
 
-use crate::{Errno, Result, discovery::Names, flags::Flags, log::Subsys};
+use crate::{
+    Errno, Result,
+    attr::{EpType, Info},
+    discovery::Names,
+    flags::Flags,
+    log::Subsys,
+};
 
 /// `FI_OPT_MIN_MULTI_RECV`.
 pub const MIN_MULTI_RECV: i32 = 0;
@@ -24,6 +30,17 @@ pub fn min_multi_recv(name: i32, value: &[u8]) -> Result<usize> {
         return Err(Errno::ENOPROTOOPT);
     }
     value.try_into().map(usize::from_ne_bytes).map_err(|_| Errno::EINVAL)
+}
+
+/// Whether an endpoint of a kind, with its `name` for the log, can be what its info asks for; else
+/// `EINVAL`. An info need not come from discovery.
+pub fn check_type(provider: &str, info: &Info, offered: EpType, name: &str) -> Result<()> {
+    let wanted = info.ep.as_ref().map_or(0, |ep| ep.ep_type);
+    if EpType::from_raw(wanted).is_some_and(|found| found == EpType::Unspec || found == offered) {
+        return Ok(());
+    }
+    crate::warn!(provider, Subsys::EpCtrl, "ep_attr.type: wanted {wanted}, offered {name}");
+    Err(Errno::EINVAL)
 }
 
 /// Whether an endpoint can have the capabilities that its info asks for; `EINVAL`, with the others in
@@ -55,7 +72,7 @@ pub struct Sizes {
 
 impl Sizes {
     /// The sizes that an info asks for, or the given ones where it names none.
-    pub fn of(info: &crate::attr::Info, default: Self) -> Self {
+    pub fn of(info: &Info, default: Self) -> Self {
         let or = |size: Option<usize>, default: usize| size.filter(|s| *s != 0).unwrap_or(default);
         Self {
             tx: or(info.tx.as_ref().map(|tx| tx.size), default.tx),

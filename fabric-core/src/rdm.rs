@@ -17,7 +17,6 @@ use crate::{
     flags::Flags,
     fork::Owner,
     lock::{Access, Guarded, Lock},
-    log::Subsys,
     mem::Buffers,
     op::{AtomicOp, RecvOp, RmaOp, SendOp},
     options::{self, Sizes},
@@ -137,11 +136,7 @@ impl<E: RdmEngine> RdmEndpoint<E> {
 
 /// Whether this kind of endpoint can be what `info` asks for, which need not come from discovery.
 fn check<E: RdmEngine>(info: &Info) -> Result<()> {
-    let ep_type = info.ep.as_ref().map_or(0, |ep| ep.ep_type);
-    if !matches!(EpType::from_raw(ep_type), Some(EpType::Unspec | EpType::Rdm)) {
-        crate::warn!(E::NAME, Subsys::EpCtrl, "ep_attr.type: wanted {ep_type}, offered FI_EP_RDM");
-        return Err(Errno::EINVAL);
-    }
+    options::check_type(E::NAME, info, EpType::Rdm, "FI_EP_RDM")?;
     options::check_caps(E::NAME, info.caps, E::CAPS)
 }
 

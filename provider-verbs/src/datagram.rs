@@ -27,7 +27,6 @@ use fabric_core::{
     flags::{Flags, Mode},
     fork::Owner,
     lock::{Access, Guarded, Lock},
-    log::Subsys,
     mem::Buffers,
     op::{AtomicOp, Descs, RecvOp, RmaOp, SendOp},
     options::{self, Sizes},
@@ -117,23 +116,13 @@ fn bounds(info: &Info, device: &Device) -> Result<(Bounds, Sizes)> {
     let most = Sizes { tx: queue, rx: queue, inject: inline, max_msg: message, atomic: 0 };
     let usual = Sizes { tx: SIZE.min(queue), rx: SIZE.min(queue), ..most };
     let sizes = Sizes::of(info, usual);
-    for (attribute, wanted, offered) in [
+    device.offers(&[
         ("tx_attr.size", sizes.tx, most.tx),
         ("rx_attr.size", sizes.rx, most.rx),
         ("tx_attr.size and rx_attr.size", sizes.tx.saturating_add(sizes.rx), limits.cq as usize),
         ("tx_attr.inject_size", sizes.inject, most.inject),
         ("ep_attr.max_msg_size", sizes.max_msg, most.max_msg),
-    ] {
-        if wanted > offered {
-            fabric_core::warn!(
-                NAME,
-                Subsys::EpCtrl,
-                "{attribute}: wanted {wanted}, {} offers {offered}",
-                device.name
-            );
-            return Err(Errno::EINVAL);
-        }
-    }
+    ])?;
     let of_rx = info.rx.as_ref().map_or(Mode::empty(), |rx| rx.mode);
     let bounds = Bounds {
         sends: sizes.tx,
@@ -149,15 +138,7 @@ fn bounds(info: &Info, device: &Device) -> Result<(Bounds, Sizes)> {
 
 /// Whether this kind of endpoint can be what `info` asks for, which need not come from discovery.
 fn check(info: &Info) -> Result<()> {
-    let ep_type = info.ep.as_ref().map_or(0, |ep| ep.ep_type);
-    if !matches!(EpType::from_raw(ep_type), Some(EpType::Unspec | EpType::Dgram)) {
-        fabric_core::warn!(
-            NAME,
-            Subsys::EpCtrl,
-            "ep_attr.type: wanted {ep_type}, offered FI_EP_DGRAM"
-        );
-        return Err(Errno::EINVAL);
-    }
+    options::check_type(NAME, info, EpType::Dgram, "FI_EP_DGRAM")?;
     options::check_caps(NAME, info.caps, DATAGRAM_CAPS)
 }
 

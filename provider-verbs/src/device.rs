@@ -337,6 +337,23 @@ impl Device {
         }
     }
 
+    /// Whether an endpoint can keep to what its info asks for: attributes, what is wanted of each, and
+    /// how much there can be. `EINVAL` for the first that is beyond, with a line in the log.
+    pub(crate) fn offers(&self, wishes: &[(&str, usize, usize)]) -> Result<()> {
+        let Some((attribute, wanted, offered)) =
+            wishes.iter().find(|(_, wanted, offered)| wanted > offered)
+        else {
+            return Ok(());
+        };
+        fabric_core::warn!(
+            NAME,
+            Subsys::EpCtrl,
+            "{attribute}: wanted {wanted}, {} offers {offered}",
+            self.name
+        );
+        Err(Errno::EINVAL)
+    }
+
     /// Opens it, for good.
     pub(crate) fn open(&self) -> Result<Context> {
         let contexts = contexts(tables().map_err(|_| Errno::ENODEV)?)?;

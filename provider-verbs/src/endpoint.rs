@@ -163,22 +163,12 @@ fn sizes(info: &Info, device: &Device) -> Result<Sizes> {
     let sizes = Sizes::of(info, default);
     // One request of the device's is kept back.
     let most = (limits.queue as usize).saturating_sub(1);
-    for (attribute, wanted, offered) in [
+    device.offers(&[
         ("tx_attr.size", sizes.tx, most),
         ("rx_attr.size", sizes.rx, most),
         ("tx_attr.inject_size", sizes.inject, default.inject),
         ("ep_attr.max_msg_size", sizes.max_msg, default.max_msg),
-    ] {
-        if wanted > offered {
-            fabric_core::warn!(
-                NAME,
-                Subsys::EpCtrl,
-                "{attribute}: wanted {wanted}, {} offers {offered}",
-                device.name
-            );
-            return Err(Errno::EINVAL);
-        }
-    }
+    ])?;
     Ok(sizes)
 }
 
@@ -194,16 +184,7 @@ impl Endpoint for VerbsEndpoint {
         request: Option<&RequestHandle>,
         _context: usize,
     ) -> Result<Arc<Self>> {
-        let attr = info.ep.as_ref();
-        let ep_type = attr.map_or(0, |ep| ep.ep_type);
-        if !matches!(EpType::from_raw(ep_type), Some(EpType::Unspec | EpType::Msg)) {
-            fabric_core::warn!(
-                NAME,
-                Subsys::EpCtrl,
-                "ep_attr.type: wanted {ep_type}, offered FI_EP_MSG"
-            );
-            return Err(Errno::EINVAL);
-        }
+        options::check_type(NAME, info, EpType::Msg, "FI_EP_MSG")?;
         options::check_caps(NAME, info.caps, MSG_CAPS)?;
         let port = Port::of(domain)?;
         let (device, context) = {
@@ -218,7 +199,7 @@ impl Endpoint for VerbsEndpoint {
             }
             None => None,
         };
-        let shares = attr.is_some_and(|ep| ep.rx_ctx_cnt == SHARED);
+        let shares = info.ep.as_ref().is_some_and(|ep| ep.rx_ctx_cnt == SHARED);
         let sizes = sizes(info, &device)?;
         let local = local(info)?;
         let limits = EpLimits {

@@ -8,6 +8,7 @@ use fabric_core::{
     flags::Flags,
     log::Subsys,
     mr::{MrRequest, Registered, Registrar},
+    op::IoVec,
 };
 use rustix::process::{Resource, getrlimit};
 
@@ -74,20 +75,24 @@ impl Registrar for Device {
         if !request.flags.is_empty() {
             return Err(Errno::EBADFLAGS);
         }
-        let mr =
-            Mr::new(&self.pd, *memory, self.access(request.access)).inspect_err(|&reason| {
-                fabric_core::warn!(
-                    NAME,
-                    Subsys::Mr,
-                    "{} bytes at {:p} cannot be registered: {reason}{}",
-                    memory.len,
-                    memory.base,
-                    memlock_hint(reason)
-                );
-            })?;
+        let mr = Mr::new(&self.pd, *memory, self.access(request.access))
+            .inspect_err(|&reason| say_refused(*memory, reason))?;
         let (key, descriptor) = (u64::from(mr.rkey()), DESCRIPTOR | mr.lkey() as usize);
         Ok(Registered { key, descriptor, hold: Box::new(mr) })
     }
+}
+
+/// Memory has not been made known to the device: a line in the log.
+#[cold]
+pub(crate) fn say_refused(memory: IoVec, reason: Errno) {
+    fabric_core::warn!(
+        NAME,
+        Subsys::Mr,
+        "{} bytes at {:p} cannot be registered: {reason}{}",
+        memory.len,
+        memory.base,
+        memlock_hint(reason)
+    );
 }
 
 /// Where the kernel refuses memory, what it may be that it has too little of.
@@ -142,7 +147,7 @@ mod tests {
     fn registration_holds_and_lets_go() {
         let device = device(true, false);
         let memory = [0u8; 16];
-        let iov = [fabric_core::op::IoVec { base: memory.as_ptr().cast_mut(), len: 16 }];
+        let iov = [IoVec { base: memory.as_ptr().cast_mut(), len: 16 }];
         let request = MrRequest {
             iov: &iov,
             access: Flags::REMOTE_READ,

@@ -7,7 +7,7 @@ use std::{
     thread::{Builder, JoinHandle},
 };
 
-use fabric_core::{Errno, Result, log::Subsys, wait::Signal};
+use fabric_core::{Errno, Result, fork::Owner, log::Subsys, wait::Signal};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{Notices, Watch};
@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
     /// The process that has the thread: a forked child has only this description of it.
-    owner: u32,
+    owner: Owner,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -38,7 +38,7 @@ impl Watcher {
     pub(crate) fn of_process() -> Option<Arc<Self>> {
         static KNOWN: Mutex<Weak<Watcher>> = Mutex::new(Weak::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(watcher) = known.upgrade().filter(|known| known.owner == std::process::id()) {
+        if let Some(watcher) = known.upgrade().filter(|known| known.owner.is_here()) {
             return Some(watcher);
         }
         match Self::start() {
@@ -70,7 +70,7 @@ impl Watcher {
             .name("percale-memory".into())
             .spawn(move || run(&told))
             .map_err(|e| Errno::new(e.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        Ok(Self { shared, owner: std::process::id(), thread: Some(thread) })
+        Ok(Self { shared, owner: Owner::here(), thread: Some(thread) })
     }
 }
 
@@ -111,7 +111,7 @@ impl Watch for Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        if self.owner != std::process::id() {
+        if !self.owner.is_here() {
             // Neither is the thread here to be joined, nor the parent's to be stopped.
             std::mem::forget(self.thread.take());
             return;

@@ -11,12 +11,11 @@
 
 use std::sync::Arc;
 
-use fabric_core::{Errno, Result, log::Subsys, mem::Buffers, op::IoVec};
+use fabric_core::{Errno, Result, mem::Buffers, op::IoVec};
 
 use super::{Engine, layer::Layer};
 use crate::{
-    NAME,
-    mr::memlock_hint,
+    mr::say_refused,
     sys::{
         Mr, PIECES, Pieces,
         abi::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_WRITE},
@@ -121,15 +120,6 @@ impl Engine {
     /// A registration of memory for `rights` (`IBV_ACCESS_*`), which may be one that was kept.
     pub(crate) fn register(&mut self, memory: IoVec, rights: i32) -> Result<Arc<Mr>> {
         let layer = self.layer.as_mut().ok_or(Errno::EOPBADSTATE)?;
-        layer.cache.get(&self.pd, memory, rights).inspect_err(|&reason| {
-            fabric_core::warn!(
-                NAME,
-                Subsys::Mr,
-                "{} bytes at {:p} cannot be registered: {reason}{}",
-                memory.len,
-                memory.base,
-                memlock_hint(reason)
-            );
-        })
+        layer.cache.get(&self.pd, memory, rights).inspect_err(|&reason| say_refused(memory, reason))
     }
 }

@@ -120,20 +120,12 @@ static void other_provider(void) {
  * nothing as long as nobody comes. */
 static void descriptors(void) {
     struct side side, server;
-    struct rlimit files;
     open_side(&server, (struct wish){0});
     memset(&side, 0, sizeof side);
     prepare_side(&side, NULL, (struct wish){0});
-    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
-    rlim_t before = files.rlim_cur;
-    int lowest = dup(0);
-    CHECK(lowest >= 0);
-    close(lowest);
-    files.rlim_cur = (rlim_t)lowest;
-    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    struct rlimit files = leave_descriptors(0);
     CHECK(fi_enable(side.ep) == -FI_EMFILE);
     linger(&server, 0.3);
-    files.rlim_cur = before;
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
     check_lines(1, "cannot listen at", "ulimit -n");
     check_lines(0, "accept", "");

@@ -260,8 +260,6 @@ static void memory(long room) {
 
 /* Enabling without descriptors is refused, and done when there are some. */
 static void enabling(int progress) {
-    struct rlimit files, few;
-    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
     int refused = 0;
     for (int spare = 0; spare < 12; spare++) {
         struct side side;
@@ -269,11 +267,7 @@ static void enabling(int progress) {
         struct op in = {0}, out = {0};
         memset(&side, 0, sizeof side);
         prepare_side(&side, NULL, (struct wish){.progress = progress, .wait = FI_WAIT_FD});
-        int lowest = dup(0);
-        close(lowest);
-        few = files;
-        few.rlim_cur = (rlim_t)(lowest + spare);
-        CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+        struct rlimit files = leave_descriptors(spare);
         int enabled = fi_enable(side.ep);
         CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
         if (enabled) {

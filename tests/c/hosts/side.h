@@ -142,6 +142,18 @@ static inline int entries_of(const char *path) {
     return count;
 }
 
+/* Leaves the process as many descriptors as are named, and no more; returns what it could have. */
+static inline struct rlimit leave_descriptors(int spare) {
+    struct rlimit before, few;
+    int lowest = dup(0);
+    CHECK(lowest >= 0 && getrlimit(RLIMIT_NOFILE, &before) == 0);
+    close(lowest);
+    few = before;
+    few.rlim_cur = (rlim_t)(lowest + spare);
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    return before;
+}
+
 static inline int open_fds(void) { return entries_of("/proc/self/fd"); }
 
 static inline const char *provider(void) {

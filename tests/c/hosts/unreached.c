@@ -82,17 +82,9 @@ static void other_user(void) {
 
 static void descriptors(void) {
     struct side side;
-    struct rlimit files;
     open_side(&side, (struct wish){0});
-    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
-    rlim_t before = files.rlim_cur;
-    int lowest = dup(0);
-    CHECK(lowest >= 0);
-    close(lowest);
-    files.rlim_cur = (rlim_t)lowest;
-    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    struct rlimit files = leave_descriptors(0);
     fails(&side, "fi_shm://hosts.unreached.you", FI_EMFILE, "ulimit -n");
-    files.rlim_cur = before;
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
     check_lines(1, "fi_shm://hosts.unreached.you", "ulimit -n");
     close_side(&side);
