@@ -70,6 +70,7 @@ lint: ## formatting, clippy, documentation, licences of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path tests/fuzz/Cargo.toml --check
 	$(CARGO) fmt --manifest-path tests/bindings/Cargo.toml --check
+	$(CARGO) fmt --manifest-path tests/oracle/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-features --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
 	@if command -v cargo-deny >/dev/null; then \

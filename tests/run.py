@@ -110,9 +110,10 @@ def main():
 
     formatting = ["cargo", "fmt", "--check"]
     totals.step("formatting", [*formatting, "--all"], 60)
-    for title, place in (("fuzz targets", "fuzz"), ("clients of bindings", "bindings")):
-        apart = ["--manifest-path", f"tests/{place}/Cargo.toml"]
-        totals.step(f"formatting of {title}", [*formatting, *apart], 60)
+    apart = (("fuzz targets", "fuzz"), ("clients of bindings", "bindings"), ("oracle", "oracle"))
+    for title, place in apart:
+        manifest = ["--manifest-path", f"tests/{place}/Cargo.toml"]
+        totals.step(f"formatting of {title}", [*formatting, *manifest], 60)
     built = totals.step("release build", ["make", "build"], 1200)
     everything = ["--workspace", "--all-features", "--locked"]
     clippy = ["cargo", "clippy", *everything, "--all-targets", "--", "-D", "warnings"]
@@ -132,6 +133,9 @@ def main():
         totals.skip("book", "mdbook is not installed")
     tests = ["cargo", "test", *everything, "--no-fail-fast"]
     totals.step("Rust and C tests", tests, 1200, counts=True)
+    oracle = ["cargo", "test", "--manifest-path", "tests/oracle/Cargo.toml", "--locked"]
+    target = {"CARGO_TARGET_DIR": str(ROOT / "target" / "oracle")}
+    totals.step("structs of verbs by rdma-sys", oracle, 600, counts=True, env=target)
     models(totals)
     totals.step("fuzzing", [python, "tests/fuzz/run.py"], 1200, counts=True)
 

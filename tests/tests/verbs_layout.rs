@@ -3,6 +3,9 @@
 //!
 //! Needs gcc and the headers (Debian: libibverbs-dev, librdmacm-dev), and fails without them.
 
+#[path = "../oracle/src/declared.rs"]
+mod declared;
+
 use std::{
     fmt::Write as _,
     fs,
@@ -10,67 +13,7 @@ use std::{
     process::Command,
 };
 
-use provider_verbs::sys::{
-    abi::{self, Layout},
-    cm_abi,
-};
-
-struct Defined {
-    name: &'static str,
-    size: usize,
-    fields: &'static [(&'static str, usize, usize)],
-}
-
-fn defined<T: Layout>() -> Defined {
-    Defined { name: T::NAME, size: T::SIZE, fields: T::FIELDS }
-}
-
-macro_rules! structs {
-    ($($module:ident: $($name:ident),*;)*) => { vec![$($(defined::<$module::$name>()),*),*] };
-}
-
-macro_rules! constants {
-    ($($module:ident: $($name:ident),*;)*) => {
-        vec![$($((stringify!($name), $module::$name as i64)),*),*]
-    };
-}
-
-fn structs() -> Vec<Defined> {
-    structs! {
-        abi: ibv_device, ibv_context_ops, ibv_context, ibv_pd, ibv_mr, ibv_comp_channel, ibv_cq,
-            ibv_srq, ibv_qp, ibv_wc, ibv_sge, ibv_recv_wr, ibv_send_wr, ibv_device_attr,
-            ibv_port_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_srq_attr, ibv_srq_init_attr,
-            ibv_global_route, ibv_ah_attr, ibv_ah, ibv_qp_attr, ibv_async_event;
-        cm_abi: rdma_event_channel, rdma_ib_addr, rdma_addr, rdma_route, rdma_cm_id,
-            rdma_conn_param, rdma_cm_event;
-    }
-}
-
-fn constants() -> Vec<(&'static str, i64)> {
-    constants! {
-        abi: IBV_TRANSPORT_IWARP, IBV_LINK_LAYER_INFINIBAND, IBV_LINK_LAYER_ETHERNET, IBV_PORT_DOWN,
-            IBV_PORT_ACTIVE, IBV_ATOMIC_NONE,
-            IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_READ,
-            IBV_ACCESS_REMOTE_ATOMIC, IBV_QPT_RC, IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT,
-            IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_STATE, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY,
-            IBV_QP_SQ_PSN, IBV_QP_MIN_RNR_TIMER, IBV_WR_RDMA_WRITE,
-            IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_READ,
-            IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_SEND_FENCE,
-            IBV_SEND_SIGNALED, IBV_SEND_INLINE, IBV_WC_SUCCESS, IBV_WC_LOC_LEN_ERR,
-            IBV_WC_LOC_QP_OP_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_WR_FLUSH_ERR, IBV_WC_LOC_ACCESS_ERR,
-            IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_OP_ERR,
-            IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_REM_ABORT_ERR,
-            IBV_WC_RESP_TIMEOUT_ERR, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM, IBV_WC_GRH,
-            IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR,
-            IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, IBV_EVENT_SRQ_ERR,
-            IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_PATH_MIG_ERR, IBV_EVENT_SM_CHANGE;
-        cm_abi: RDMA_PS_TCP, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ADDR_ERROR,
-            RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_ROUTE_ERROR,
-            RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_ERROR,
-            RDMA_CM_EVENT_UNREACHABLE, RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ESTABLISHED,
-            RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_DEVICE_REMOVAL;
-    }
-}
+use declared::{numbers, structs};
 
 /// What the headers say, in the words of [`own`].
 fn program() -> String {
@@ -84,11 +27,11 @@ fn program() -> String {
     );
     for each in structs() {
         writeln!(text, "\tSIZE({});", each.name).unwrap();
-        for (field, ..) in named(&each) {
+        for (field, ..) in each.fields() {
             writeln!(text, "\tFIELD({}, {field});", each.name).unwrap();
         }
     }
-    for (name, _) in constants() {
+    for (name, _) in numbers() {
         writeln!(text, "\tNUMBER({name});").unwrap();
     }
     text + "\treturn 0;\n}\n"
@@ -99,20 +42,14 @@ fn own() -> String {
     let mut text = String::new();
     for each in structs() {
         writeln!(text, "{} {}", each.name, each.size).unwrap();
-        for (field, offset, size) in named(&each) {
+        for (field, offset, size) in each.fields() {
             writeln!(text, "{}.{field} {offset} {size}", each.name).unwrap();
         }
     }
-    for (name, value) in constants() {
+    for (name, value) in numbers() {
         writeln!(text, "{name} {value}").unwrap();
     }
     text
-}
-
-/// Fields with a leading `_` stand for several, or for what the headers hide; the offsets of those
-/// behind them tell of their size.
-fn named(each: &Defined) -> impl Iterator<Item = (&'static str, usize, usize)> + use<> {
-    each.fields.iter().copied().filter(|(field, ..)| !field.starts_with('_'))
 }
 
 fn compile(source: &Path, binary: &Path) {
@@ -144,4 +81,35 @@ fn layouts_and_numbers_are_those_of_the_headers() {
     assert!(differing.is_empty(), "(here, in the headers): {differing:#?}");
     assert_eq!(own.lines().count(), said.lines().count());
     assert!(own.lines().count() > 250, "{}", own.lines().count());
+}
+
+/// Nothing is declared that is not compared.
+#[test]
+fn all_that_is_declared_is_compared() {
+    let sys = Path::new(env!("CARGO_MANIFEST_DIR")).join("../provider-verbs/src/sys");
+    let mut declared = Vec::new();
+    for file in ["abi.rs", "cm_abi.rs"] {
+        let text = fs::read_to_string(sys.join(file)).expect("read the declarations");
+        let mut in_macro = false;
+        for line in text.lines() {
+            in_macro |= line.starts_with("c_struct!");
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                ["pub", "struct", name, "{"] if in_macro => {
+                    declared.push(name.to_owned());
+                    in_macro = false;
+                }
+                ["pub", "const", name, ..] if line.starts_with("pub const ") => {
+                    declared.push(name.trim_end_matches(':').to_owned());
+                }
+                _ => {}
+            }
+        }
+    }
+    let structs = structs().into_iter().map(|each| each.name.to_owned());
+    let mut compared: Vec<_> =
+        structs.chain(numbers().iter().map(|(n, _)| (*n).to_owned())).collect();
+    declared.sort_unstable();
+    compared.sort_unstable();
+    assert_eq!(declared, compared);
 }
