@@ -20,6 +20,7 @@ use rustix::{
         poll,
     },
     io::Errno as Sys,
+    thread::nanosleep,
 };
 
 use crate::{Errno, Result, fork::Owner};
@@ -97,6 +98,16 @@ pub fn sleep_on(fd: BorrowedFd<'_>, deadline: Deadline) -> Result<()> {
         Ok(_) => Ok(()),
         Err(e) => Err(e.into()),
     }
+}
+
+/// Sleeps for that long, or until a signal arrives or the deadline passes: for who has no descriptor to
+/// sleep on. Like all that sleeps here no point at which C's threads are cancelled, since
+/// `pthread_cancel()` cannot unwind this library's frames.
+pub(crate) fn nap(time: Duration, deadline: Deadline) {
+    let time = deadline.left().map_or(time, |left| left.min(time));
+    let tv_sec = time.as_secs().min(i32::MAX as u64) as i64;
+    // Whoever naps looks again, whatever has ended it.
+    let _ = nanosleep(&Timespec { tv_sec, tv_nsec: time.subsec_nanos().into() });
 }
 
 /// When a blocking call gives up.

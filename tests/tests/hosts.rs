@@ -281,6 +281,16 @@ fn sleeps_end_in_time() {
 }
 
 #[test]
+fn who_waits_for_room_is_left_alone() {
+    Program::new("sleepers").run(&["no-room"]);
+}
+
+#[test]
+fn signals_and_cancellation_meet_sleepers() {
+    Program::new("sleepers").run(&["interrupted"]);
+}
+
+#[test]
 fn what_threads_wait_for_is_busy() {
     Program::new("sleepers").run(&["closing"]);
 }

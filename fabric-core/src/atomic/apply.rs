@@ -4,21 +4,23 @@ use super::{
     arith::{Bits, Complex, Number},
     atomic_op::*,
     datatype::*,
-    table::valid,
+    table::{datatype_size, valid},
 };
 use crate::{
     Errno, Result,
+    fork::ForkSafe,
     op::{AtomicKind, IoVec},
 };
 
-/// Whether a piece of target memory can hold whole elements of `size` bytes: `EINVAL` if it is
-/// misaligned or its length no multiple.
+/// Whether a piece of target memory can hold whole elements of a datatype: `EINVAL` if it is aligned
+/// less than C aligns them, or its length no multiple.
 ///
 /// A target of several pieces is checked whole before the first is changed, so that a refused
 /// operation has no effect.
-pub fn check_target(size: usize, piece: &IoVec) -> Result<()> {
-    let fits =
-        size != 0 && (piece.base as usize).is_multiple_of(size) && piece.len.is_multiple_of(size);
+pub fn check_target(datatype: u32, piece: &IoVec) -> Result<()> {
+    let size = datatype_size(datatype).ok_or(Errno::EOPNOTSUPP)?;
+    let alignment = if datatype == FLOAT_COMPLEX { align_of::<f32>() } else { size };
+    let fits = (piece.base as usize).is_multiple_of(alignment) && piece.len.is_multiple_of(size);
     if fits { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
@@ -28,6 +30,9 @@ pub fn check_target(size: usize, piece: &IoVec) -> Result<()> {
 /// `operand`, `compare` and `result` hold exactly `count` elements where the operation uses them
 /// and are empty where not: no operand for an atomic read, comparison values for the comparing
 /// family only, results for the fetching and comparing families only. They need no alignment.
+///
+/// A complex number needs the alignment of its parts. One that crosses the words of CPU atomics is
+/// changed under a lock of this process, and its parts with an atomic each.
 ///
 /// Integers wrap. Floating point numbers are compared by value: zeros of both signs are equal, a
 /// NaN equals nothing, and minimum and maximum keep the target if either side is a NaN.
@@ -63,11 +68,11 @@ pub unsafe fn apply(
     {
         return Err(Errno::EINVAL);
     }
-    check_target(size, &IoVec { base: target, len: bytes })?;
+    check_target(datatype, &IoVec { base: target, len: bytes })?;
 
     let run = Run { target, operand, compare, result, count };
-    // SAFETY: the caller vouches for the target, its alignment has just been checked against the
-    // size that `valid` gave for this datatype, which is the size of the type picked here.
+    // SAFETY: the caller vouches for the target, its alignment has just been checked against that of
+    // the datatype, which is the size of the type picked here but for complex numbers.
     unsafe {
         match datatype {
             INT8 => run.integer::<i8>(op),
@@ -80,7 +85,8 @@ pub unsafe fn apply(
             UINT64 => run.integer::<u64>(op),
             FLOAT => run.ordered::<f32>(op),
             DOUBLE => run.ordered::<f64>(op),
-            FLOAT_COMPLEX => run.number::<Complex>(op),
+            FLOAT_COMPLEX if target.addr().is_multiple_of(size) => run.number::<Complex>(op),
+            FLOAT_COMPLEX => run.in_turn(op),
             _ => Err(Errno::EOPNOTSUPP),
         }
     }
@@ -159,6 +165,38 @@ impl Run<'_> {
         }
     }
 
+    /// Operations of complex numbers that lie so that no CPU atomic reaches them as a whole: all of
+    /// this process, one after the other.
+    unsafe fn in_turn(self, op: u32) -> Result<()> {
+        static TURN: ForkSafe<()> = ForkSafe::new(());
+        const WHOLE: usize = size_of::<u64>();
+        let part = |all: usize, at: usize| if all == 0 { 0..0 } else { at..at + WHOLE };
+        let results = self.result.len();
+        for at in (0..self.count).map(|index| index * WHOLE) {
+            // SAFETY: in one of the `count` elements that the caller vouches for; each half is aligned.
+            let halves = unsafe { [0, WHOLE / 2].map(|half| u32::at(self.target.add(at + half))) };
+            let _turn = TURN.lock();
+            let old = halves.map(u32::load);
+            let mut whole = joined(old);
+            let run = Run {
+                target: (&raw mut whole).cast(),
+                operand: &self.operand[part(self.operand.len(), at)],
+                compare: &self.compare[part(self.compare.len(), at)],
+                result: &mut self.result[part(results, at)],
+                count: 1,
+            };
+            // SAFETY: one element of our own.
+            unsafe { run.number::<Complex>(op)? };
+            for ((half, old), new) in halves.into_iter().zip(old).zip(halved(whole)) {
+                // What is not changed is not written, so that reading is reading.
+                if new != old {
+                    u32::store(half, new);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Replaces an element by a function of itself and its operand.
     unsafe fn compute<N: Number>(self, f: impl Fn(N, N) -> N) -> Result<()> {
         // SAFETY: as our caller's.
@@ -198,6 +236,18 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// The bits of an element from those of its halves, in the order of addresses.
+fn joined(halves: [u32; 2]) -> u64 {
+    let [[a, b, c, d], [e, f, g, h]] = halves.map(u32::to_ne_bytes);
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The opposite of [`joined`].
+fn halved(whole: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = whole.to_ne_bytes();
+    [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes)
 }
 
 /// Changes a cell with a compare-and-exchange loop until `f` has seen the value that it replaces;

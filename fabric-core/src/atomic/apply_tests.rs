@@ -1,7 +1,6 @@
 //! Every valid combination against a model that works on wide integers and plain memory.
 
 use super::*;
-use crate::atomic::datatype_size;
 
 const KINDS: [AtomicKind; 3] = [AtomicKind::Base, AtomicKind::Fetch, AtomicKind::Compare];
 
@@ -179,7 +178,10 @@ fn every_combination_agrees_with_the_model() {
                 for t in &samples {
                     for o in &samples {
                         for c in &samples {
-                            check(kind, datatype, op, size, [t, o, c]);
+                            check(kind, datatype, op, size, [t, o, c], 0);
+                            if datatype == FLOAT_COMPLEX {
+                                check(kind, datatype, op, size, [t, o, c], size / 2);
+                            }
                         }
                     }
                 }
@@ -190,9 +192,18 @@ fn every_combination_agrees_with_the_model() {
     assert_eq!(combinations, 8 * 30 + 2 * 23 + 15);
 }
 
-fn check(kind: AtomicKind, datatype: u32, op: u32, size: usize, [t, o, c]: [&Vec<u8>; 3]) {
+/// The first element lies `odd` bytes behind a place of its own alignment.
+fn check(
+    kind: AtomicKind,
+    datatype: u32,
+    op: u32,
+    size: usize,
+    [t, o, c]: [&Vec<u8>; 3],
+    odd: usize,
+) {
     let mut memory = Memory([0xa5; 64]);
-    for at in [size, 2 * size] {
+    let places = [size + odd, 2 * size + odd];
+    for at in places {
         memory.0[at..at + size].copy_from_slice(t);
     }
     let unaligned = |used: bool, x: &[u8]| {
@@ -206,7 +217,7 @@ fn check(kind: AtomicKind, datatype: u32, op: u32, size: usize, [t, o, c]: [&Vec
     let operand = unaligned(op != ATOMIC_READ, o);
     let compare = unaligned(kind == AtomicKind::Compare, c);
     let mut result = unaligned(kind != AtomicKind::Base, &vec![0x77; size]);
-    let target = memory.0[size..].as_mut_ptr();
+    let target = memory.0[places[0]..].as_mut_ptr();
     // SAFETY: two elements of this thread's own memory.
     unsafe {
         apply(kind, datatype, op, target, &operand[1..], &compare[1..], &mut result[1..], 2)
@@ -215,7 +226,7 @@ fn check(kind: AtomicKind, datatype: u32, op: u32, size: usize, [t, o, c]: [&Vec
     let (old, operand, compare) = (decode(datatype, t), decode(datatype, o), decode(datatype, c));
     let moved = !matches!(op, ATOMIC_READ | MIN | MAX | CSWAP..=CSWAP_GT | ATOMIC_WRITE);
     let want = encode(model(op, old, operand, compare), size);
-    for at in [size, 2 * size] {
+    for at in places {
         let got = &memory.0[at..at + size];
         let equal = if moved { same(datatype, got, &want) } else { got == want };
         assert!(equal, "{kind:?} type {datatype} op {op}: {old:?} {operand:?} {compare:?}");
@@ -223,7 +234,8 @@ fn check(kind: AtomicKind, datatype: u32, op: u32, size: usize, [t, o, c]: [&Vec
     for old in result[1..].chunks(size) {
         assert_eq!(old, t.as_slice(), "{kind:?} type {datatype} op {op}");
     }
-    assert!(memory.0[..size].iter().chain(&memory.0[3 * size..]).all(|&b| b == 0xa5));
+    let around = memory.0[..places[0]].iter().chain(&memory.0[places[1] + size..]);
+    assert!(around.copied().all(|byte| byte == 0xa5));
 }
 
 #[test]
@@ -256,6 +268,24 @@ fn refusals_leave_the_target_alone() {
 }
 
 #[test]
+fn targets_are_aligned_as_in_c() {
+    let memory = Memory([0; 64]);
+    for datatype in [UINT8, INT16, FLOAT, DOUBLE, FLOAT_COMPLEX] {
+        let size = datatype_size(datatype).unwrap();
+        let alignment = if datatype == FLOAT_COMPLEX { 4 } else { size };
+        for at in 0..16 {
+            let piece = |len| IoVec { base: memory.0[at..].as_ptr().cast_mut(), len };
+            let want = if at % alignment == 0 { Ok(()) } else { Err(Errno::EINVAL) };
+            assert_eq!(check_target(datatype, &piece(2 * size)), want, "type {datatype} at {at}");
+            let half = check_target(datatype, &piece(size + size / 2));
+            assert!(size == 1 || half == Err(Errno::EINVAL), "type {datatype}");
+        }
+    }
+    let piece = IoVec { base: core::ptr::null_mut(), len: 0 };
+    assert_eq!(check_target(VOID, &piece), Err(Errno::EOPNOTSUPP));
+}
+
+#[test]
 fn zero_elements_are_nothing() {
     // SAFETY: no element is touched.
     let done = unsafe {
@@ -272,7 +302,7 @@ fn concurrent_updates_are_not_lost() {
     struct Shared(*mut u8);
     // SAFETY: the threads below touch the memory with atomics only.
     unsafe impl Sync for Shared {}
-    let mut words = [0u64, 0f64.to_bits()];
+    let mut words = [0u64, 0f64.to_bits(), 0, 0];
     let shared = Shared(words.as_mut_ptr().cast());
     let worker = || {
         let shared = &shared;
@@ -280,12 +310,15 @@ fn concurrent_updates_are_not_lost() {
         for _ in 0..ROUNDS {
             let mut old = [0u8; 8];
             let one = 1u64.to_ne_bytes();
-            // SAFETY: both words outlive the scope and are changed by `apply` only.
+            // SAFETY: the words outlive the scope and are changed by `apply` only.
             unsafe {
                 apply(AtomicKind::Fetch, UINT64, SUM, shared.0, &one, &[], &mut old, 1).unwrap();
                 let one = 1f64.to_ne_bytes();
                 apply(AtomicKind::Base, DOUBLE, SUM, shared.0.add(8), &one, &[], &mut [], 1)
                     .unwrap();
+                let both = [1f32.to_ne_bytes(), 2f32.to_ne_bytes()].concat();
+                let odd = shared.0.add(20);
+                apply(AtomicKind::Base, FLOAT_COMPLEX, SUM, odd, &both, &[], &mut [], 1).unwrap();
             }
             seen.push(u64::from_ne_bytes(old));
         }
@@ -301,4 +334,6 @@ fn concurrent_updates_are_not_lost() {
     assert!(seen.iter().copied().eq(0..2 * ROUNDS));
     assert_eq!(words[0], 2 * ROUNDS);
     assert_eq!(f64::from_bits(words[1]), (2 * ROUNDS) as f64);
+    let parts = [halved(words[2])[1], halved(words[3])[0]].map(f32::from_bits);
+    assert_eq!(parts, [2 * ROUNDS, 4 * ROUNDS].map(|sum| sum as f32));
 }

@@ -13,7 +13,7 @@ use crate::{
     api::Endpoint,
     attr::{CntrEvents, WaitObj},
     sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence},
-    wait::{Blocked, Deadline, Signal, sleep_on},
+    wait::{Blocked, Deadline, Signal, nap, sleep_on},
 };
 
 /// What `fi_cntr_open` takes.
@@ -303,13 +303,13 @@ impl<E: Endpoint> Counter<E> {
             }
             let (Some(wait), Ok(_turn)) = (self.endpoints.wait_set(), self.sleeper.try_lock())
             else {
-                std::thread::sleep(deadline.left().map_or(NAP, |left| left.min(NAP)));
+                nap(NAP, deadline);
                 continue;
             };
             let slept = match self.value.arm_waiter(Until { threshold, errors }, self.seen()) {
                 Next::Look => Ok(()),
                 Next::Nap => {
-                    std::thread::sleep(deadline.left().map_or(NAP, |left| left.min(NAP)));
+                    nap(NAP, deadline);
                     Ok(())
                 }
                 Next::Sleep => self.endpoints.arm().and_then(|quiet| match quiet {

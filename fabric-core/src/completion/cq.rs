@@ -7,7 +7,7 @@ use crate::{
     Errno, Result,
     api::Endpoint,
     attr::{CqFormat, WaitObj},
-    wait::{Deadline, sleep_on},
+    wait::{Deadline, nap, sleep_on},
 };
 
 /// What `fi_cq_open` takes.
@@ -141,7 +141,7 @@ impl<E: Endpoint> Cq<E> {
                     }
                 }
                 None if self.attr.wait_obj == WaitObj::Yield => std::thread::yield_now(),
-                None => std::thread::sleep(deadline.left().map_or(NAP, |left| left.min(NAP))),
+                None => nap(NAP, deadline),
             }
         }
     }

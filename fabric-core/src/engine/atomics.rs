@@ -274,7 +274,7 @@ impl<L: Lock> Core<L> {
         for piece in remote.as_slice() {
             let memory = self.regions.resolve(piece.key, piece.addr, piece.len as u64, need)?;
             for place in memory.pieces().as_slice() {
-                atomic::check_target(size, place)?;
+                atomic::check_target(datatype, place)?;
             }
             targets.push(memory);
         }

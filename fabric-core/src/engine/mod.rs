@@ -143,6 +143,8 @@ pub(crate) struct Core<L: Lock> {
     pub(crate) peers: Vec<Peer>,
     /// Peers for which something waits to be emitted.
     pub(crate) blocked: Vec<PeerId>,
+    /// Some are among them that an engine armed before does not wait for.
+    newly_blocked: bool,
     pub(crate) report: Report<L>,
     pub(crate) routes: Routes,
     pub(crate) regions: Arc<MrTable>,
@@ -172,6 +174,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
             pulls: VecDeque::new(),
             peers: Vec::new(),
             blocked: Vec::new(),
+            newly_blocked: false,
             report: Report::new(),
             routes: Routes::default(),
             regions,
@@ -261,6 +264,9 @@ impl<W: Wire, L: Lock> Engine<W, L> {
     pub(crate) fn arm(&mut self) -> bool {
         self.events(true);
         let quiet = self.core.pulls.is_empty() && self.wire.arm(&self.core.blocked);
+        if quiet {
+            self.core.newly_blocked = false;
+        }
         self.sleepers.arm(quiet, self.wire.bell())
     }
 
@@ -276,7 +282,7 @@ impl<W: Wire, L: Lock> Engine<W, L> {
     #[cold]
     fn wake_sleeper(&mut self) {
         let core = &self.core;
-        if !core.pulls.is_empty() || !core.blocked.is_empty() || self.wire.changed() {
+        if !core.pulls.is_empty() || core.newly_blocked || self.wire.changed() {
             self.sleepers.wake(self.wire.bell());
         }
     }

@@ -137,6 +137,7 @@ impl<L: Lock> Core<L> {
         if !state.listed {
             state.listed = true;
             self.blocked.push(peer);
+            self.newly_blocked = true;
         }
     }
 

@@ -162,7 +162,7 @@ impl<T: Transport, L: Lock> Core<T, L> {
         for range in request.ranges.as_slice() {
             let memory = self.regions.resolve(range.key, range.addr, range.len as u64, need)?;
             for place in memory.pieces() {
-                atomic::check_target(size, place)?;
+                atomic::check_target(what.1, place)?;
             }
             targets.push(memory);
         }

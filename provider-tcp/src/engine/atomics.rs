@@ -120,7 +120,7 @@ impl<L: Lock> Core<L> {
         if !self.eps.get(conn.ep).is_some_and(|ep| ep.limits.atomics) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let size = atomic::valid(kind, datatype.into(), op.into())?;
+        atomic::valid(kind, datatype.into(), op.into())?;
         if header.ranges().total() > ATOMIC_MAX {
             return Err(Errno::EMSGSIZE);
         }
@@ -128,7 +128,7 @@ impl<L: Lock> Core<L> {
         let pieces = self.check(conn, header.ranges(), need)?;
         for (_, memory) in &pieces {
             for place in memory.pieces() {
-                atomic::check_target(size, place)?;
+                atomic::check_target(datatype.into(), place)?;
             }
         }
         Ok(pieces)

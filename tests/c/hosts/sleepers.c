@@ -478,6 +478,125 @@ static void closing(void) {
     close_shared(&base);
 }
 
+/* Whoever waits for a peer to make room is left alone until it does, however many sleep. */
+static atomic_int completed;
+
+static void *completer(void *unused) {
+    struct fi_cq_tagged_entry entry;
+    (void)unused;
+    while (!atomic_load(&stop)) {
+        ssize_t got = fi_cq_sread(tx[0], &entry, 1, NULL, -1);
+        CHECK(got == 1 || got == -FI_EAGAIN);
+        atomic_fetch_add(&completed, got == 1);
+    }
+    return NULL;
+}
+
+static void no_room(void) {
+    enum { SENDS = 2000, WATCH_MS = 300 };
+    static struct op ops[SENDS];
+    static char bytes[60000];
+    struct other other = start(answerer);
+    pthread_t threads[SLEEPERS];
+    open_endpoints(other, 0);
+    for (int i = 0; i < SLEEPERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, i % 2 ? completer : blocking_reader,
+                             (void *)(intptr_t)1) == 0);
+    for (int round = 0; round < 6; round++) {
+        int posted = 0;
+        atomic_store(&completed, 0);
+        usleep(roll(20000));
+        CHECK(kill(other.pid, SIGSTOP) == 0);
+        for (int i = 0; i < SENDS; i++) {
+            size_t len = i % 7 ? 900 : sizeof bytes;
+            posted += fi_tsend(eps[0], bytes, len, NULL, peer, 1, &ops[i]) == 0;
+        }
+        /* All of them look at the same time. */
+        for (int i = 0; i < 100; i++) {
+            OK(fi_cq_signal(rx));
+            OK(fi_cq_signal(tx[0]));
+            usleep(roll(200));
+        }
+        usleep(100000);
+        double before = cpu_time();
+        usleep(WATCH_MS * 1000);
+        double used = cpu_time() - before;
+        CHECK(kill(other.pid, SIGCONT) == 0);
+        if (used > WATCH_MS / 2e3)
+            FAIL("%d sends wait, and %.3f s of processor time in %d ms", posted, used, WATCH_MS);
+        for (double late = now() + FORGOTTEN; atomic_load(&completed) < posted; usleep(1000))
+            if (now() > late)
+                FAIL("%d of %d sends have completed", (int)completed, posted);
+    }
+    atomic_store(&stop, 1);
+    for (int i = 0; i < SLEEPERS; i++) {
+        while (pthread_tryjoin_np(threads[i], NULL)) {
+            OK(fi_cq_signal(rx));
+            OK(fi_cq_signal(tx[0]));
+            usleep(100);
+        }
+    }
+    close_endpoints(&other);
+}
+
+/* A caught signal ends a read; cancelling a thread lets its call return first. */
+static void *cancelled_read(void *cq) {
+    struct fi_cq_tagged_entry entry;
+    CHECK(fi_cq_sread(cq, &entry, 1, NULL, 4 * MOMENT_MS) == -FI_EAGAIN);
+    atomic_fetch_add(&ended, 1);
+    pthread_testcancel();
+    return NULL;
+}
+
+static void *cancelled_wait(void *counter) {
+    CHECK(fi_cntr_wait(counter, 1, 4 * MOMENT_MS) == -FI_ETIMEDOUT);
+    atomic_fetch_add(&ended, 1);
+    pthread_testcancel();
+    return NULL;
+}
+
+static void caught(int number) { (void)number; }
+
+static void interrupted(void) {
+    struct sigaction action = {.sa_handler = caught};
+    struct fi_cq_attr no_queue = {.wait_obj = FI_WAIT_NONE}, yields = {.wait_obj = FI_WAIT_YIELD};
+    struct fi_cntr_attr yielding = {.wait_obj = FI_WAIT_YIELD};
+    void *objects[5], *(*calls[5])(void *) = {cancelled_read, cancelled_read, cancelled_read,
+                                              cancelled_wait, cancelled_wait};
+    struct fid_cq *cqs[2];
+    pthread_t thread;
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    open_side(&base, (struct wish){.wait = FI_WAIT_FD});
+    rx = lone_cq = open_queue();
+    OK(fi_cq_open(base.domain, &no_queue, &cqs[0], NULL));
+    OK(fi_cq_open(base.domain, &yields, &cqs[1], NULL));
+    lone_counter = open_counter();
+    objects[0] = lone_cq;
+    objects[1] = cqs[0];
+    objects[2] = cqs[1];
+    objects[3] = lone_counter;
+    OK(fi_cntr_open(base.domain, &yielding, (struct fid_cntr **)&objects[4], NULL));
+    for (int i = 0; i < 5; i++) {
+        void *result;
+        atomic_store(&ended, 0);
+        CHECK(pthread_create(&thread, NULL, calls[i], objects[i]) == 0);
+        usleep(MOMENT_MS * 1000);
+        CHECK(pthread_cancel(thread) == 0);
+        CHECK(pthread_join(thread, &result) == 0);
+        CHECK(result == PTHREAD_CANCELED && ended == 1);
+    }
+    atomic_store(&ended, 0);
+    CHECK(pthread_create(&thread, NULL, signalled, NULL) == 0);
+    for (double late = now() + FORGOTTEN; !atomic_load(&ended); usleep(1000)) {
+        CHECK(now() < late);
+        CHECK(pthread_kill(thread, SIGUSR1) == 0);
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    for (int i = 0; i < 5; i++)
+        OK(fi_close(objects[i]));
+    close_side(&base);
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     double seconds = argc > 2 ? atof(argv[2]) : 2;
@@ -491,6 +610,10 @@ int main(int argc, char **argv) {
         timeouts();
     else if (strcmp(name, "closing") == 0)
         closing();
+    else if (strcmp(name, "no-room") == 0)
+        no_room();
+    else if (strcmp(name, "interrupted") == 0)
+        interrupted();
     else
         FAIL("there is no case \"%s\"", name);
     return 0;
