@@ -85,7 +85,9 @@ fn a_child_does_not_hide_that_its_parent_has_left() {
 /// Where the peer's process could not be watched at first, for want of a descriptor.
 #[test]
 fn a_starved_process_learns_of_its_peers_end() {
-    Program::new("forked").run(&["starved", "exit"]);
+    for how in ["starved", "asleep"] {
+        Program::new("forked").run(&[how, "exit"]);
+    }
 }
 
 #[test]

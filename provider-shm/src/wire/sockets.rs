@@ -39,6 +39,8 @@ const STRANGERS: usize = 256;
 
 /// How long sleepers leave alone what nobody tells of.
 const AGAIN: Duration = Duration::from_millis(1);
+/// The same where only processes could not be named.
+const SELDOM: Duration = Duration::from_millis(100);
 
 impl ShmWire {
     pub(super) fn look_at_sockets(&mut self) {
@@ -95,7 +97,13 @@ impl ShmWire {
             }
         }
         let Some(alarm) = &mut self.alarm else { return !self.resting };
-        alarm.set(self.resting.then(|| Instant::now() + AGAIN));
+        let pause = match (self.resting, self.nameless.is_empty()) {
+            (true, _) => Some(AGAIN),
+            // Their sockets are watched, and tell of nearly every end.
+            (false, false) => Some(SELDOM),
+            (false, true) => None,
+        };
+        alarm.set(pause.map(|pause| Instant::now() + pause));
         true
     }
 

@@ -275,6 +275,8 @@ static void threads(int progress) {
 /* How the other process leaves, and whether handlers of forks see the child that it has by then. */
 static const char *way;
 static int unseen;
+/* Whoever it leaves sleeps, and finds no descriptor before that. */
+static int asleep;
 
 static pid_t child_that_stays(void) {
     pid_t child = unseen ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
@@ -291,7 +293,10 @@ static int leaver(struct other other) {
     char byte;
     open_side(&side, (struct wish){0});
     introduce(&side, other);
-    exchange(&side, 1);
+    if (asleep)
+        say_end(&side);
+    else
+        exchange(&side, 1);
     pid_t child = child_that_stays();
     tell(other, &child, sizeof child);
     hear(&side, other, &byte, 1);
@@ -311,14 +316,33 @@ static int lowest_free(void) {
     return fd;
 }
 
+static struct rlimit limit;
+static struct other other;
+
+static void *leave_later(void *unused) {
+    usleep(100000);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    tell(other, "", 1);
+    return unused;
+}
+
+static void sleep_until_left(struct side *side, struct op *op) {
+    struct fi_cq_tagged_entry entry;
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, leave_later, NULL) == 0);
+    CHECK(fi_cq_sread(side->cq, &entry, 1, NULL, 5000) == -FI_EAVAIL);
+    note_error(side);
+    CHECK(op->done && pthread_join(thread, NULL) == 0);
+}
+
 /* All that depends on a peer ends with it, though a child of its own lives on. With so few descriptors
  * to `spare`, if not negative, we meet it. */
 static void left_by(int spare) {
     static unsigned char bytes[1 << 20], rest[LEN];
     struct side side;
-    struct rlimit limit, low;
-    open_side(&side, (struct wish){0});
-    struct other other = start(leaver);
+    struct rlimit low;
+    open_side(&side, (struct wish){.wait = asleep ? FI_WAIT_FD : FI_WAIT_NONE});
+    other = start(leaver);
     introduce(&side, other);
     struct op in = {0}, out = {0}, ops[4] = {0};
     POST(&side, fi_recv(side.ep, rest, LEN, NULL, side.peer, &in));
@@ -328,26 +352,34 @@ static void left_by(int spare) {
         low.rlim_cur = (rlim_t)(lowest_free() + spare);
     CHECK(setrlimit(RLIMIT_NOFILE, &low) == 0);
     expect(&side, &in);
-    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-    POST(&side, fi_send(side.ep, rest, LEN, NULL, side.peer, &out));
-    expect(&side, &out);
+    if (!asleep) {
+        CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+        POST(&side, fi_send(side.ep, rest, LEN, NULL, side.peer, &out));
+        expect(&side, &out);
+    }
     pid_t child;
     CHECK(hear(&side, other, &child, sizeof child) == sizeof child);
     POST(&side, fi_trecv(side.ep, rest, LEN, NULL, side.peer, 5, 0, &ops[0]));
-    POST(&side, fi_tsend(side.ep, bytes, sizeof bytes, NULL, side.peer, 9, &ops[1]));
+    if (!asleep)
+        POST(&side, fi_tsend(side.ep, bytes, sizeof bytes, NULL, side.peer, 9, &ops[1]));
     linger(&side, 0.02);
-    tell(other, "", 1);
     double begin = now();
-    wait_op(&side, &ops[0]);
-    wait_op(&side, &ops[1]);
-    CHECK(ops[0].err && ops[1].err && now() - begin < 2);
+    if (asleep) {
+        sleep_until_left(&side, &ops[0]);
+    } else {
+        tell(other, "", 1);
+        wait_op(&side, &ops[0]);
+        wait_op(&side, &ops[1]);
+        CHECK(ops[1].err);
+    }
+    CHECK(ops[0].err && now() - begin < 2);
     POST(&side, fi_tsend(side.ep, bytes, 8, NULL, side.peer, 9, &ops[2]));
     POST(&side, fi_tsend(side.ep, bytes, sizeof bytes, NULL, side.peer, 9, &ops[3]));
     wait_op(&side, &ops[2]);
     wait_op(&side, &ops[3]);
     linger(&side, 0.05);
     for (int i = 0; i < 4; i++)
-        CHECK(ops[i].done == 1);
+        CHECK(ops[i].done == (i != 1 || !asleep));
     kill_other(&other);
     CHECK(kill(child, SIGKILL) == 0);
     close_side(&side);
@@ -369,8 +401,9 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[1], "unseen") == 0) {
         unseen = 1;
         left_by(-1);
-    } else if (strcmp(argv[1], "starved") == 0) {
+    } else if (strcmp(argv[1], "starved") == 0 || strcmp(argv[1], "asleep") == 0) {
         unseen = 1;
+        asleep = argv[1][0] == 'a';
         for (int spare = 0; spare < 3; spare++)
             left_by(spare);
     } else
