@@ -41,8 +41,11 @@ ENDPOINTS = {
 MEASURES = {
     "latency": ("half round trip of 8 B, µs", 20_000),
     "rate": ("messages of 8 B, 64 outstanding, M/s", 2_000),
+    "announced": ("the same, announced (`FI_MORE`), M/s", 2_000),
     "bandwidth": ("messages of 1 MiB, GB/s", 60),
 }
+# Measured by size.
+BY_SIZE_MEASURES = ("latency", "rate", "bandwidth")
 # Round trips of each size, for all that are not large.
 BY_SIZE = 1_000
 SOCKETS = "sockets"
@@ -185,8 +188,9 @@ def one_round(args, network, pair, number, samples):
     # Every other round turns the order round: nobody always runs first.
     order = pair if number % 2 == 0 else pair[::-1]
     for measure in args.measures:
-        case = (network.name, SOCKETS, measure, SOCKETS)
-        samples.setdefault(case, []).append(figure(args, network, None, None, measure))
+        if measure != "announced":
+            case = (network.name, SOCKETS, measure, SOCKETS)
+            samples.setdefault(case, []).append(figure(args, network, None, None, measure))
         if measure == "rate":
             each = figure(args, network, None, None, EACH)
             samples.setdefault((network.name, SOCKETS, EACH, SOCKETS), []).append(each)
@@ -203,7 +207,7 @@ def sizes_round(args, network, pair, number, samples):
         text = exchange(args, network, library, args.sizes, "sizes", BY_SIZE)
         for line in text.splitlines():
             size, *three = map(float, line.split())
-            for measure, one in zip(MEASURES, three):
+            for measure, one in zip(BY_SIZE_MEASURES, three):
                 case = (network.name, int(size), measure, library.name)
                 samples.setdefault(case, []).append(one)
 
@@ -259,7 +263,7 @@ def markdown(args, networks, theirs, versions, results, host):
     for network in networks:
         for measure in args.measures:
             title = f"{network.name}: {MEASURES[measure][0]}"
-            limits = [measure, EACH] if measure == "rate" else [measure]
+            limits = {"rate": [measure, EACH], "announced": []}.get(measure, [measure])
             limits = [
                 figures.spread(results[network.name, SOCKETS, limit, SOCKETS]) for limit in limits
             ]

@@ -3,9 +3,11 @@
  * The same over the provider tcp of the libfabric that the loader finds, or tcp;ofi_rxm.
  *
  *	fabric server|client rdm-tagged|rdm-msg|rxm-tagged|rxm-msg|msg NODE PORT
- *		latency|rate|bandwidth|sizes COUNT
+ *		latency|rate|announced|bandwidth|sizes COUNT
  *
- * Everything is posted and completed as MPI libraries do it: one queue, many entries in a read.
+ * Everything is posted and completed as MPI libraries do it: one queue, many entries in a read.  With
+ * "announced" it is the window of "rate", each message but the last with the promise of another one
+ * (FI_MORE), which a provider may keep until then.
  */
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -27,7 +29,7 @@
 			fail("%s: %s", #call, fi_strerror(-result)); \
 	} while (0)
 
-static int is_server, is_connected, is_tagged;
+static int is_server, is_connected, is_tagged, is_announced;
 static struct fi_info *info;
 static struct fid_fabric *fabric;
 static struct fid_domain *domain;
@@ -61,12 +63,29 @@ static void reap(void)
 	}
 }
 
-static void post(int is_send, char *at, size_t size, void *context)
+/* Sends with the promise to send more. */
+static ssize_t announce(char *at, size_t size, void *context)
+{
+	const struct iovec iov = { at, size };
+	const struct fi_msg msg = {
+		.msg_iov = &iov, .iov_count = 1, .addr = peer, .context = context,
+	};
+	const struct fi_msg_tagged tagged = {
+		.msg_iov = &iov, .iov_count = 1, .addr = peer, .tag = TAG, .context = context,
+	};
+
+	return is_tagged ? fi_tsendmsg(ep, &tagged, FI_COMPLETION | FI_MORE)
+			 : fi_sendmsg(ep, &msg, FI_COMPLETION | FI_MORE);
+}
+
+static void post(int is_send, int more, char *at, size_t size, void *context)
 {
 	ssize_t result;
 
 	for (;;) {
-		if (is_send)
+		if (more)
+			result = announce(at, size, context);
+		else if (is_send)
 			result = is_tagged ? fi_tsend(ep, at, size, NULL, peer, TAG, context)
 					   : fi_send(ep, at, size, NULL, peer, context);
 		else
@@ -88,13 +107,14 @@ static void post(int is_send, char *at, size_t size, void *context)
 static void expect(int count, size_t size)
 {
 	for (int i = 0; i < count; i++)
-		post(0, incoming + (size_t) i * size, size, &contexts[0][i]);
+		post(0, 0, incoming + (size_t) i * size, size, &contexts[0][i]);
 }
 
 static void send_all(int count, size_t size)
 {
 	for (int i = 0; i < count; i++)
-		post(1, outgoing + (size_t) i * size, size, &contexts[1][i]);
+		post(1, is_announced && i + 1 < count, outgoing + (size_t) i * size, size,
+		     &contexts[1][i]);
 }
 
 static void finish(void)
@@ -147,14 +167,14 @@ static void introduce(void)
 
 	open_endpoint();
 	if (is_server) {
-		post(0, name, sizeof(name), &contexts[0][0]);
+		post(0, 0, name, sizeof(name), &contexts[0][0]);
 		ready();
 		finish();
 		insert(name);
 	} else {
 		OK(fi_getname(&ep->fid, name, &size));
 		insert(info->dest_addr);
-		post(1, name, sizeof(name), &contexts[1][0]);
+		post(1, 0, name, sizeof(name), &contexts[1][0]);
 		finish();
 	}
 }
@@ -187,7 +207,10 @@ int main(int argc, char **argv)
 
 	if (argc != 7 || !hints)
 		fail("usage: fabric server|client rdm-tagged|rdm-msg|rxm-tagged|rxm-msg|msg "
-		     "NODE PORT latency|rate|bandwidth|sizes COUNT");
+		     "NODE PORT latency|rate|announced|bandwidth|sizes COUNT");
+	is_announced = !strcmp(argv[5], "announced");
+	if (is_announced)
+		argv[5] = "rate";
 	is_server = !strcmp(argv[1], "server");
 	is_connected = !strcmp(argv[2], "msg");
 	is_tagged = strstr(argv[2], "-tagged") != NULL;
