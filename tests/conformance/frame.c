@@ -25,6 +25,9 @@ struct fi_info *wished_hints(const struct side *s)
 	CHECK(hints);
 	hints->caps = wish->caps;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
+	/* Programs with connections know that data of writes may take receives. */
+	if (s->type == FI_EP_MSG)
+		hints->mode |= FI_RX_CQ_DATA;
 	hints->ep_attr->type = s->type;
 	hints->domain_attr->mr_mode = settings.mr_mode | wish->mr_mode;
 	hints->domain_attr->threading = wish->threading;

@@ -261,6 +261,9 @@ static void refresh(struct side *s)
 	fill(page, len, 4);
 	part = (struct iovec) { page, len };
 	ret = fi_mr_refresh(mr, &part, 1, 0);
+	/* Devices keep the pages that a region was registered with. */
+	if (ret == -FI_ENOSYS && has_mode(s, FI_MR_ALLOCATED) && !has_mode(s, FI_MR_MMU_NOTIFY))
+		not_offered();
 	/* Nobody has to offer the call who does not need it. */
 	if (ret != -FI_ENOSYS || has_mode(s, FI_MR_MMU_NOTIFY))
 		OK(ret);

@@ -202,7 +202,7 @@ static void remote_data(struct side *s)
 	struct fi_msg msg = { .addr = s->peer, .data = DATA + 2, .context = &s->ctx[2] };
 	struct done done;
 
-	/* Connections may have none, for programs whose receives are not there for it (FI_RX_CQ_DATA). */
+	/* iWARP has none. */
 	if (s->type == FI_EP_MSG && !s->info->domain_attr->cq_data_size)
 		not_offered();
 	CHECK(s->info->domain_attr->cq_data_size >= 4);

@@ -34,6 +34,11 @@ uint64_t carried_data(const struct side *s, uint64_t data)
 	return size >= sizeof(data) ? data : data & ((1ull << 8 * size) - 1);
 }
 
+int takes_receives(const struct side *s)
+{
+	return !!((s->info->mode | s->info->rx_attr->mode) & FI_RX_CQ_DATA);
+}
+
 void await_filled_at(const char *at, struct side *s, const void *buf, size_t len, size_t seed)
 {
 	const volatile unsigned char *bytes = buf;

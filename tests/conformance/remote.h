@@ -22,6 +22,8 @@ uint64_t remote_address(const struct side *s, const void *buf);
 
 /* The bits of remote data that the provider carries. */
 uint64_t carried_data(const struct side *s, uint64_t data);
+/* Whether data of a write takes a receive (FI_RX_CQ_DATA). */
+int takes_receives(const struct side *s);
 
 /* Progress until memory has this pattern, put there by the other side. */
 void await_filled_at(const char *at, struct side *s, const void *buf, size_t len, size_t seed);

@@ -46,12 +46,21 @@ static void write_by(struct side *s, enum call call, const void *buf, size_t len
 	FINISHED(s, s->tx, &s->ctx[call], FI_RMA | FI_WRITE, len);
 }
 
-/* What a write with data tells at its target: no context, for nobody asked. */
+/* Without data there are two calls less. */
+static int calls_of(const struct side *s)
+{
+	return s->info->domain_attr->cq_data_size ? CALLS : WITH_DATA;
+}
+
+/* What a write with data tells at its target: no context, for nobody asked, but that of the receive. */
 static void check_event(struct side *s, size_t len, uint64_t data)
 {
+	void *context = takes_receives(s) ? &s->ctx[CONTEXTS - 1] : NULL;
 	struct done done;
 
-	finished_at(HERE, s, s->rx, NULL, EVENT, len, &done);
+	if (context)
+		OK(fi_recv(s->ep, NULL, 0, NULL, FI_ADDR_UNSPEC, context));
+	finished_at(HERE, s, s->rx, context, EVENT, len, &done);
 	TOLD(s, flags, FI_CQ_FORMAT_MSG, &done, EVENT);
 	TOLD(s, len, FI_CQ_FORMAT_MSG, &done, len);
 	TOLD(s, data, FI_CQ_FORMAT_DATA, &done, carried_data(s, data));
@@ -118,15 +127,15 @@ static void calls(struct side *s)
 	if (s->role == 1)
 		memset(s->in, 0, ARENA);
 	barrier(s);
-	for (int call = 0; s->role == 0 && call < CALLS; call++) {
+	for (int call = 0; s->role == 0 && call < calls_of(s); call++) {
 		fill(s->out, len, (size_t) call);
 		write_by(s, (enum call) call, s->out, len, &r, (size_t) call * room);
 	}
 	if (s->role == 1) {
-		check_event(s, len, DATA);
-		check_event(s, len, DATA);
-		for (size_t call = 0; call < CALLS; call++)
-			AWAIT_FILLED(s, s->in + call * room, len, call);
+		for (int call = WITH_DATA; call < calls_of(s); call++)
+			check_event(s, len, DATA);
+		for (int call = 0; call < calls_of(s); call++)
+			AWAIT_FILLED(s, s->in + (size_t) call * room, len, (size_t) call);
 	}
 	QUIET(s, s->tx);
 	QUIET(s, s->rx);
@@ -139,23 +148,24 @@ static void nothing(struct side *s)
 	struct remote r;
 	struct fi_msg_rma msg = { .addr = s->peer, .context = &s->ctx[8], .data = DATA };
 	struct fi_rma_iov piece;
+	const uint64_t with = s->info->domain_attr->cq_data_size ? FI_REMOTE_CQ_DATA : 0;
 
 	remote_open(s, &r);
 	piece = (struct fi_rma_iov) { r.far.addr, 0, r.far.key };
 	msg.rma_iov = &piece;
 	msg.rma_iov_count = 1;
 	if (s->role == 0) {
-		for (int call = 0; call < CALLS; call++)
+		for (int call = 0; call < calls_of(s); call++)
 			if (call != VECTOR && call != MESSAGE)
 				write_by(s, (enum call) call, NULL, 0, &r, 0);
-		POST(s, fi_writemsg(s->ep, &msg, FI_REMOTE_CQ_DATA | FI_COMPLETION));
+		POST(s, fi_writemsg(s->ep, &msg, with | FI_COMPLETION));
 		FINISHED(s, s->tx, &s->ctx[8], FI_RMA | FI_WRITE, 0);
 		POST(s, fi_readmsg(s->ep, &msg, FI_COMPLETION));
 		FINISHED(s, s->tx, &s->ctx[8], FI_RMA | FI_READ, 0);
 		POST(s, fi_read(s->ep, NULL, 0, NULL, s->peer, r.far.addr, r.far.key, &s->ctx[9]));
 		FINISHED(s, s->tx, &s->ctx[9], FI_RMA | FI_READ, 0);
 	} else {
-		for (int i = 0; i < 3; i++)
+		for (int i = 0; with && i < 3; i++)
 			check_event(s, 0, DATA);
 	}
 	QUIET(s, s->tx);
@@ -218,6 +228,8 @@ static void remote_data(struct side *s)
 	const size_t limit = s->info->tx_attr->inject_size;
 	struct remote r;
 
+	if (calls_of(s) != CALLS)
+		not_offered();
 	remote_open(s, &r);
 	for (size_t i = 0; i < SIZES && sizes[i] <= s->largest; i++) {
 		if (s->role == 0) {
@@ -253,6 +265,8 @@ static void data_beside_receives(struct side *s)
 {
 	struct remote r;
 
+	if (calls_of(s) != CALLS || takes_receives(s))
+		not_offered();
 	remote_open(s, &r);
 	if (s->role == 1)
 		OK(fi_recv(s->ep, s->in + 4096, 64, s->in_desc, FI_ADDR_UNSPEC, &s->ctx[0]));

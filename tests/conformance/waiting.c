@@ -110,8 +110,11 @@ static void large(struct side *s)
 /* Each side writes with data and reads; the target sleeps, too, and yet it is served. */
 static void one_sided(struct side *s)
 {
+	void *context = takes_receives(s) ? &s->ctx[2] : NULL;
 	struct remote r;
 
+	if (!s->info->domain_attr->cq_data_size)
+		not_offered();
 	remote_open(s, &r);
 	for (size_t i = 0; i < 300; i++) {
 		const size_t len = i % 4 ? 64 : LARGE;
@@ -124,7 +127,9 @@ static void one_sided(struct side *s)
 					     r.far.key, &s->ctx[1]));
 			SLEPT(s, s->tx, &s->ctx[1]);
 		} else {
-			SLEPT(s, s->rx, NULL);
+			if (context)
+				OK(fi_recv(s->ep, NULL, 0, NULL, FI_ADDR_UNSPEC, context));
+			SLEPT(s, s->rx, context);
 		}
 	}
 	remote_close(s, &r);
