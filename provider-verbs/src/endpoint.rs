@@ -208,6 +208,7 @@ impl Endpoint for VerbsEndpoint {
             pieces: device.limits.pieces,
             inline: sizes.inject as u32,
             message: sizes.max_msg,
+            data: info.domain.as_ref().is_none_or(|domain| domain.cq_data_size != 0),
         };
         let ep = port.lock().open(limits, local)?;
         let (tx, rx) = (info.tx.as_ref(), info.rx.as_ref());

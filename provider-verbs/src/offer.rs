@@ -190,7 +190,9 @@ fn domain(name: &str, limits: &Limits, with_data: bool) -> DomainAttr {
         threading: Threading::Safe as u32,
         progress: Progress::Auto as u32,
         control_progress: Progress::Auto as u32,
-        resource_mgmt: ResourceMgmt::Enabled as u32,
+        // A message that finds no receive is the end of a connection of iWARP's.
+        resource_mgmt: if limits.iwarp { ResourceMgmt::Disabled } else { ResourceMgmt::Enabled }
+            as u32,
         mr_mode: MR_MODE,
         mr_key_size: size_of::<u32>(),
         cq_data_size: if with_data { size_of::<u32>() } else { 0 },

@@ -215,7 +215,7 @@ impl<L: Lock> Datagrams<L> {
         if self.sends.len() >= self.bounds.sends {
             self.make_room()?;
         }
-        let pieces = local(buffers, descs, inline)?;
+        let pieces = local(buffers, descs, inline, self.bounds.pieces)?;
         let number = self.first_send.wrapping_add(self.sends.len() as u32);
         let flags = if inline { IBV_SEND_SIGNALED | IBV_SEND_INLINE } else { IBV_SEND_SIGNALED };
         let work = SendWork {
@@ -248,7 +248,9 @@ impl<L: Lock> Datagrams<L> {
         if self.bounds.prefixed && buffers.len() < HEADER {
             return Err(too_short(buffers.len()));
         }
-        let own = local(buffers, descs, false)?;
+        // The room for the header is one of its own.
+        let most = self.bounds.pieces - u32::from(self.headers.is_some());
+        let own = local(buffers, descs, false, most)?;
         if self.receives.len() >= self.bounds.receives {
             return Err(Errno::EAGAIN);
         }

@@ -36,6 +36,8 @@ pub(crate) struct EpLimits {
     pub(crate) inline: u32,
     /// Bytes of a message, a read or a write.
     pub(crate) message: usize,
+    /// Writes may carry data for the peer's completion.
+    pub(crate) data: bool,
 }
 
 impl EpLimits {

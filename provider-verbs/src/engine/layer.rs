@@ -154,6 +154,7 @@ impl Engine {
             pieces: limits.pieces,
             inline: limits.inline,
             message: limits.message as usize,
+            data: true,
         };
         let handle = self.open(limits, local.map(|local| local.with_port(0)))?;
         if let Some(ep) = self.eps.get_mut(handle) {

@@ -32,10 +32,18 @@ use crate::{
 pub(crate) const STRANGE: Flags =
     Flags::PEEK.union(Flags::CLAIM).union(Flags::DISCARD).union(Flags::MULTI_RECV);
 
-/// Local memory as the device knows it. `EINVAL` for memory without a descriptor, unless its address
-/// is all that matters.
+/// Local memory as the device knows it. `EINVAL` for more pieces than `most`, and for memory without a
+/// descriptor, unless its address is all that matters.
 #[inline]
-pub(crate) fn local(buffers: &Buffers, descs: Descs<'_>, inline: bool) -> Result<Pieces> {
+pub(crate) fn local(
+    buffers: &Buffers,
+    descs: Descs<'_>,
+    inline: bool,
+    most: u32,
+) -> Result<Pieces> {
+    if buffers.iov().len() > most as usize {
+        return Err(Errno::EINVAL);
+    }
     let mut pieces = Pieces::NONE;
     for (at, piece) in buffers.iov().iter().enumerate() {
         if piece.len == 0 {
@@ -93,7 +101,7 @@ impl Engine {
             return Err(Errno::EOPNOTSUPP);
         }
         let inline = self.check(handle, &op.meta, buffers.len())?;
-        let pieces = local(buffers, descs, inline)?;
+        let pieces = local(buffers, descs, inline, self.device.limits.pieces)?;
         self.post(
             handle,
             &op.meta,
@@ -124,11 +132,15 @@ impl Engine {
             RmaKind::Read => (What::Read { address, key }, Flags::READ, false),
             RmaKind::Write => (What::Write { address, key }, Flags::WRITE, inline),
         };
-        let pieces = local(buffers, descs, inline)?;
+        let pieces = local(buffers, descs, inline, self.device.limits.pieces)?;
         let immediate = match op.kind {
             RmaKind::Read => None,
             RmaKind::Write => immediate(&op.meta),
         };
+        if immediate.is_some() && self.eps.get(handle).is_some_and(|ep| !ep.limits.data) {
+            // It would take a receive, which the peer has for messages.
+            return Err(Errno::EOPNOTSUPP);
+        }
         self.post(
             handle,
             &op.meta,
@@ -226,7 +238,7 @@ impl Engine {
         if ep.phase == Phase::Ended || ep.failed {
             return Err(Errno::ENOTCONN);
         }
-        let pieces = local(buffers, descs, false)?;
+        let pieces = local(buffers, descs, false, ep.limits.pieces)?;
         if ep.receives.list.len() + ep.receives.waiting.len() >= ep.limits.receives as usize {
             return Err(Errno::EAGAIN);
         }

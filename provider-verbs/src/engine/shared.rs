@@ -21,6 +21,8 @@ use crate::sys::{Pieces, RecvWork, Srq};
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) queue: Arc<Srq>,
+    /// Of a receive, at most.
+    pieces: u32,
     receives: Vec<Option<(RxOp, Pieces)>>,
     free: Vec<u32>,
 }
@@ -53,9 +55,10 @@ impl Engine {
         if limits.srqs == 0 || limits.shared == 0 {
             return Err(Errno::ENOSYS);
         }
-        let queue = Srq::new(&self.pd, count, pieces.min(limits.shared_pieces).max(1))?;
+        let pieces = pieces.min(limits.shared_pieces).max(1);
+        let queue = Srq::new(&self.pd, count, pieces)?;
         let free = (0..count).rev().collect();
-        let shared = Shared { queue, receives: vec![None; count as usize], free };
+        let shared = Shared { queue, pieces, receives: vec![None; count as usize], free };
         self.shared.insert(shared).map_err(|_| Errno::EMFILE)
     }
 
@@ -90,8 +93,8 @@ impl Engine {
         if op.tagged || op.flags.intersects(super::post::STRANGE) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let pieces = super::post::local(buffers, descs, false)?;
         let shared = self.shared.get_mut(context).ok_or(Errno::EOPBADSTATE)?;
+        let pieces = super::post::local(buffers, descs, false, shared.pieces)?;
         let place = *shared.free.last().ok_or(Errno::EAGAIN)?;
         let id = Id::new(Side::Shared, context, place).word();
         shared.queue.post(&RecvWork { id, pieces }).map_err(super::post::full)?;

@@ -59,6 +59,7 @@ fn limits(engine: &Engine, size: u32) -> EpLimits {
         pieces: of.pieces,
         inline: of.inline,
         message: of.message as usize,
+        data: true,
     }
 }
 
@@ -251,6 +252,38 @@ fn requests_that_nobody_asks_about_are_told_of_by_others() {
     }
     let told = mock::posted().0[4..].iter().filter(|send| send.is_told()).count();
     assert_eq!(told, 2, "one in five of sixteen");
+}
+
+/// More pieces than the device takes, and data with writes where nobody has receives for it.
+#[test]
+fn requests_that_are_refused() {
+    let mut bench = Bench::connected(SIW, 16, false);
+    let iov = [EMPTY[0]; 2];
+    // SAFETY: the mock device looks at no memory.
+    let buffers = unsafe { Buffers::new(&iov) }.unwrap();
+    let descs = [DESC; 2];
+    let descs = Descs::new(&descs);
+    assert_eq!(bench.engine.device.limits.pieces, 1);
+    let meta = TxMeta { dest: 0, context: 1, flags: Flags::empty(), data: 0, silent: false };
+    let send = SendOp { meta, iov: &iov, tagged: false, tag: 0 };
+    let sent = bench.engine.post_send(bench.ep, &send, &buffers, descs);
+    assert_eq!(sent.unwrap_err(), Errno::EINVAL);
+    let (recv, _) = receive(2);
+    let received = bench.engine.post_recv(bench.ep, &recv, &buffers, descs);
+    assert_eq!(received.unwrap_err(), Errno::EINVAL);
+
+    let mut bench = Bench::connected(RXE, 16, false);
+    bench.engine.eps.get_mut(bench.ep).unwrap().limits.data = false;
+    let far = [RmaIov { addr: 0, len: 64, key: 1 }];
+    // SAFETY: as above.
+    let buffers = unsafe { Buffers::new(&EMPTY) }.unwrap();
+    for (flags, outcome) in
+        [(Flags::empty(), Ok(())), (Flags::REMOTE_CQ_DATA, Err(Errno::EOPNOTSUPP))]
+    {
+        let meta = TxMeta { flags, ..meta };
+        let write = RmaOp { kind: RmaKind::Write, meta, iov: &EMPTY, remote: &far };
+        assert_eq!(bench.engine.post_rma(bench.ep, &write, &buffers, descs), outcome);
+    }
 }
 
 /// With a failure everything comes back, once: what the device had done before as done.

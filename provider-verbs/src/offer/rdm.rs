@@ -1,7 +1,10 @@
 //! SETUP. What `verbs;ofi_rxm` offers: reliable datagrams over connections, at the addresses of verbs.
 
 use fabric_core::{
-    attr::{DomainAttr, EpAttr, EpType, FabricAttr, Info, Progress, RxAttr, TxAttr, protocol},
+    attr::{
+        DomainAttr, EpAttr, EpType, FabricAttr, Info, Progress, ResourceMgmt, RxAttr, TxAttr,
+        protocol,
+    },
     discovery::{Rejection, Request},
     flags::{Flags, Mode, MrMode, Order},
     param::known,
@@ -109,6 +112,8 @@ pub(super) fn layered(info: Info, request: &Request<'_>) -> Info {
             // Local memory is copied, or registered for each operation.
             mr_mode: MR_MODE - MrMode::LOCAL,
             cq_data_size: size_of::<u32>(),
+            // Receives of the devices' are posted anew before their messages are looked at.
+            resource_mgmt: ResourceMgmt::Enabled as u32,
             cq_cnt: QUEUES,
             ep_cnt: ENDPOINTS,
             tx_ctx_cnt: 1,

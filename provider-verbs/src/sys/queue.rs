@@ -173,6 +173,7 @@ pub(super) struct Qp {
     raw: *mut ibv_qp,
     post_send: PostSend,
     post_recv: PostRecv,
+    iwarp: bool,
     /// Live as long as it does.
     queues: QpQueues,
 }
@@ -184,7 +185,10 @@ impl Qp {
         // SAFETY: the library fills a device's table before it hands out the device.
         let ops = unsafe { &(*(*raw).context).ops };
         match (ops.post_send, ops.post_recv) {
-            (Some(post_send), Some(post_recv)) => Ok(Self { raw, post_send, post_recv, queues }),
+            (Some(post_send), Some(post_recv)) => {
+                let iwarp = queues.pd.context().is_iwarp();
+                Ok(Self { raw, post_send, post_recv, iwarp, queues })
+            }
             _ => Err(Errno::EOPNOTSUPP),
         }
     }
@@ -207,6 +211,10 @@ impl Qp {
     pub(super) fn post_recv(&self, work: &RecvWork) -> Result<()> {
         let mut pieces = work.pieces;
         let mut wr = recv_wr(work.id, &mut pieces);
+        if wr.num_sge == 0 && self.iwarp {
+            // Soft-iWARP takes no receive without a piece; this one has no bytes.
+            wr.num_sge = 1;
+        }
         let mut bad = core::ptr::null_mut();
         // SAFETY: a live queue pair; the request and its list are whole during the call.
         returned(unsafe { (self.post_recv)(self.raw, &raw mut wr, &raw mut bad) })

@@ -149,7 +149,7 @@ unsafe extern "C" fn ibv_query_device(_: *mut ibv_context, attr: *mut ibv_device
     let mut told = ibv_device_attr::zeroed();
     (told.max_qp, told.max_cq, told.max_mr) = (1024, 1024, 1024);
     (told.max_qp_wr, told.max_cqe) = (limits.queue, limits.cq);
-    (told.max_sge, told.max_sge_rd) = (limits.sge, limits.sge);
+    (told.max_sge, told.max_sge_rd) = (limits.sge, if limits.iwarp { 1 } else { limits.sge });
     (told.max_qp_rd_atom, told.max_qp_init_rd_atom) = (limits.reads, limits.reads);
     told.atomic_cap = limits.atomic;
     (told.max_srq, told.max_srq_wr, told.max_srq_sge) =
