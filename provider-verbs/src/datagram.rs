@@ -113,13 +113,15 @@ fn bounds(info: &Info, device: &Device) -> Result<(Bounds, Sizes)> {
     let inline = device.datagram_inline.ok_or(Errno::EOPNOTSUPP)? as usize;
     let limits = &device.limits;
     let (message, queue) = (limits.mtu as usize, limits.queue as usize);
-    let most = Sizes { tx: queue, rx: queue, inject: inline, max_msg: message, atomic: 0 };
-    let usual = Sizes { tx: SIZE.min(queue), rx: SIZE.min(queue), ..most };
+    // One send of the device's is kept back.
+    let (tx, cq) = (queue.saturating_sub(1), (limits.cq as usize).saturating_sub(1));
+    let most = Sizes { tx, rx: queue, inject: inline, max_msg: message, atomic: 0 };
+    let usual = Sizes { tx: SIZE.min(tx), rx: SIZE.min(queue), ..most };
     let sizes = Sizes::of(info, usual);
     device.offers(&[
         ("tx_attr.size", sizes.tx, most.tx),
         ("rx_attr.size", sizes.rx, most.rx),
-        ("tx_attr.size and rx_attr.size", sizes.tx.saturating_add(sizes.rx), limits.cq as usize),
+        ("tx_attr.size and rx_attr.size", sizes.tx.saturating_add(sizes.rx), cq),
         ("tx_attr.inject_size", sizes.inject, most.inject),
         ("ep_attr.max_msg_size", sizes.max_msg, most.max_msg),
     ])?;
@@ -209,6 +211,7 @@ impl<L: Lock> Endpoint for VerbsDatagramEndpoint<L> {
             return;
         }
         let mut engine = self.engine();
+        engine.post_end();
         let begin = Instant::now();
         closing::settle(engine.owes(), begin, OWED, || {
             engine.progress();

@@ -70,6 +70,7 @@ const FACTS: [(&str, Fact); 17] = [
     }),
     ("addresses", |offer| match offer.plain.addr_format {
         addr_format::SOCKADDR_IN | addr_format::SOCKADDR_IN6 => "IPv4, IPv6".to_owned(),
+        addr_format::IB_UD => "`FI_ADDR_IB_UD`".to_owned(),
         _ => "text".to_owned(),
     }),
     ("protocol", |offer| {

@@ -1,8 +1,8 @@
 //! HOT. What moves a datagram endpoint: its queue pair, and what is posted there.
 //!
-//! The device tells of every request: of sends because each holds its way, of receives anyway. A
-//! request that fails stops the queue pair. It is started again then: receives are posted anew in their
-//! order, and sends that had not left are lost, as datagrams may be.
+//! The device tells of all receives, of sends that somebody waits for, and of enough others that room and
+//! ways come back. A request that fails stops the queue pair. It is started again then: receives are
+//! posted anew in their order, and sends that had not left are lost, as datagrams may be.
 
 use std::{collections::VecDeque, os::fd::AsRawFd, sync::Arc};
 
@@ -39,6 +39,10 @@ const BATCH: usize = 16;
 /// queue pair it was posted after.
 const RECEIVE: u64 = 1 << 63;
 const STARTS: u64 = 0x7fff_ffff;
+/// At most this part of the sends is untold.
+const UNTOLD: usize = 4;
+/// A queue pair that no port has.
+const NOBODY: u32 = 0xff_fffe;
 
 /// What an endpoint keeps to.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +89,8 @@ pub(crate) struct Datagrams<L: Lock> {
     pub(super) stats: Stats,
     pub(super) enabled: bool,
     sends: VecDeque<Sent>,
+    /// Sends at the end of the list whose success the device will not tell of.
+    untold: usize,
     receives: VecDeque<Posted>,
     /// Numbers of the first of either.
     first_send: u32,
@@ -112,11 +118,13 @@ impl<L: Lock> Datagrams<L> {
     /// Opens the queue pair, which takes no work yet.
     pub(super) fn new(device: Arc<Device>, pd: Arc<Pd>, bounds: Bounds) -> Result<Self> {
         let (context, port) = (pd.context(), device.port);
-        let entries = u32::try_from(bounds.sends + bounds.receives).map_err(|_| Errno::EINVAL)?;
+        // One more, for the send that shows at the end that those before it have left.
+        let sends = bounds.sends + 1;
+        let entries = u32::try_from(sends + bounds.receives).map_err(|_| Errno::EINVAL)?;
         let comp = CompChannel::new(context)?;
         let cq = Cq::new(context, entries, Some(&comp))?;
         let cap = QpCap {
-            sends: bounds.sends as u32,
+            sends: sends as u32,
             receives: bounds.receives as u32,
             pieces: bounds.pieces,
             inline: bounds.inline as u32,
@@ -140,6 +148,7 @@ impl<L: Lock> Datagrams<L> {
             stats: Stats::default(),
             enabled: false,
             sends: VecDeque::new(),
+            untold: 0,
             receives: VecDeque::new(),
             first_send: 0,
             first_receive: 0,
@@ -173,6 +182,7 @@ impl<L: Lock> Datagrams<L> {
         // Nothing is left to be told of, whatever becomes of the queue pair.
         let _ = self.qp.reset();
         self.sends.clear();
+        self.untold = 0;
         self.receives.clear();
         self.peers.clear();
     }
@@ -187,9 +197,9 @@ impl<L: Lock> Datagrams<L> {
         self.service = service;
     }
 
-    /// Sends that have not left.
+    /// Sends that have not left, but for those that the device will not tell of.
     pub(super) fn owes(&self) -> usize {
-        if self.broken { 0 } else { self.sends.len() }
+        if self.broken { 0 } else { self.sends.len() - self.untold }
     }
 
     /// Posts a message.
@@ -217,7 +227,15 @@ impl<L: Lock> Datagrams<L> {
         }
         let pieces = local(buffers, descs, inline, self.bounds.pieces)?;
         let number = self.first_send.wrapping_add(self.sends.len() as u32);
-        let flags = if inline { IBV_SEND_SIGNALED | IBV_SEND_INLINE } else { IBV_SEND_SIGNALED };
+        let interest = op.meta.interest();
+        // Who counts has to be told of each.
+        let told = self.report.tells(&interest)
+            || self.report.counts_kind(KIND_SEND)
+            || self.untold >= self.bounds.sends / UNTOLD;
+        let mut flags = if told { IBV_SEND_SIGNALED } else { 0 };
+        if inline {
+            flags |= IBV_SEND_INLINE;
+        }
         let work = SendWork {
             id: self.word(number),
             what: What::Send,
@@ -228,9 +246,38 @@ impl<L: Lock> Datagrams<L> {
         };
         let target = self.peers.target(op.meta.dest)?;
         self.qp.post_send(&work, &target.way, target.number).map_err(full)?;
-        let interest = op.meta.interest();
-        self.sends.push_back(Sent { interest, bytes, _way: target.way.clone() });
+        let way = target.way.clone();
+        self.note(Sent { interest, bytes, _way: way }, told);
         Ok(())
+    }
+
+    /// Posts a message to nobody, which shows by its end that those before it have left, if the device
+    /// does not tell of them.
+    pub(super) fn post_end(&mut self) {
+        if self.untold == 0 || self.usable().is_err() {
+            return;
+        }
+        let work = SendWork {
+            id: self.word(self.first_send.wrapping_add(self.sends.len() as u32)),
+            what: What::Send,
+            pieces: Pieces::NONE,
+            immediate: None,
+            flags: IBV_SEND_SIGNALED,
+        };
+        // Without it, what is on its way may be lost, as datagrams may be.
+        if let Ok(way) = self.peers.way(&self.address)
+            && self.qp.post_send(&work, &way, NOBODY).is_ok()
+        {
+            let interest = Interest { context: 0, flags: Flags::empty(), silent: true };
+            self.note(Sent { interest, bytes: 0, _way: Arc::new(way) }, true);
+        }
+    }
+
+    /// A send has been posted.
+    #[inline]
+    fn note(&mut self, sent: Sent, told: bool) {
+        self.untold = if told { 0 } else { self.untold + 1 };
+        self.sends.push_back(sent);
     }
 
     /// Posts a receive. `EINVAL` if it has no room for the header that goes in front.
@@ -375,13 +422,19 @@ impl<L: Lock> Datagrams<L> {
         }
     }
 
+    /// The queue pair works through its sends in order: with one, all before it have left.
     #[inline]
     fn end_send(&mut self, number: u32, completion: &ibv_wc) {
-        if number != self.first_send {
+        let before = number.wrapping_sub(self.first_send) as usize;
+        if before >= self.sends.len() {
             return;
         }
+        self.first_send = number.wrapping_add(1);
+        for sent in self.sends.drain(..before) {
+            self.report.sent(&sent.interest, KIND_SEND, sent.bytes);
+        }
         let Some(sent) = self.sends.pop_front() else { return };
-        self.first_send = self.first_send.wrapping_add(1);
+        self.untold = self.untold.min(self.sends.len());
         if completion.status == IBV_WC_SUCCESS {
             self.report.sent(&sent.interest, KIND_SEND, sent.bytes);
         } else {
@@ -466,6 +519,7 @@ impl<L: Lock> Datagrams<L> {
         for sent in std::mem::take(&mut self.sends) {
             self.report.sent(&sent.interest, KIND_SEND, sent.bytes);
         }
+        self.untold = 0;
         (self.first_send, self.first_receive) = (0, 0);
         let started = self.qp.start().and_then(|()| {
             (0..).zip(&self.receives).try_for_each(|(number, posted)| {
@@ -491,6 +545,7 @@ impl<L: Lock> Datagrams<L> {
         for posted in std::mem::take(&mut self.receives) {
             self.receive_failed(&posted, reason, reason.get());
         }
+        self.untold = 0;
         for sent in std::mem::take(&mut self.sends) {
             self.send_failed(&sent, reason, reason.get());
         }

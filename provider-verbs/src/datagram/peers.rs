@@ -89,15 +89,7 @@ impl Peers {
             return Ok(());
         }
         let address = DatagramAddress::read(&peer.address).ok_or(Errno::EINVAL)?;
-        let named = address.gid != [0; 16];
-        let way = Way {
-            gid: named.then_some(address.gid),
-            own: self.gids.towards(&address.gid),
-            lid: address.lid,
-            level: address.level,
-            port: self.port,
-        };
-        let way = AddressHandle::new(&self.pd, &way).inspect_err(|reason| {
+        let way = self.way(&address).inspect_err(|reason| {
             fabric_core::warn_few!(NAME, Subsys::Av, "there is no way to {address}: {reason}");
         })?;
         if self.targets.len() <= at {
@@ -110,6 +102,19 @@ impl Peers {
             generation: peer.generation,
         });
         Ok(())
+    }
+
+    /// The way to an address.
+    pub(super) fn way(&self, address: &DatagramAddress) -> Result<AddressHandle> {
+        let named = address.gid != [0; 16];
+        let way = Way {
+            gid: named.then_some(address.gid),
+            own: self.gids.towards(&address.gid),
+            lid: address.lid,
+            level: address.level,
+            port: self.port,
+        };
+        AddressHandle::new(&self.pd, &way)
     }
 
     /// How the application knows a sender; [`ADDR_UNSPEC`] if it does not.

@@ -65,7 +65,7 @@ fn own_address(request: &Request<'_>) -> Result<DatagramAddress, Box<Rejection>>
     Ok(own)
 }
 
-fn offer(device: &Arc<Device>, own: DatagramAddress, request: &Request<'_>) -> Info {
+pub(super) fn offer(device: &Arc<Device>, own: DatagramAddress, request: &Request<'_>) -> Info {
     let limits = &device.limits;
     let hints = request.hints;
     let of = |pick: fn(&Info) -> Flags| hints.map_or(Flags::empty(), pick);

@@ -4,17 +4,19 @@
 #[path = "../../../tests/src/offers.rs"]
 mod table;
 
+use std::sync::Arc;
+
 use fabric_core::attr::SHARED_CONTEXT;
 
 use super::*;
-use crate::sys::mock;
+use crate::{datagram::DatagramAddress, sys::mock};
 
 #[test]
 fn offers_are_those_of_the_code() {
     let context = mock::device(mock::RXE);
     let (attr, port) = (context.attr().unwrap(), context.port(1).unwrap());
     let limits = Limits::of(false, &attr, &port, known::VERBS_INLINE_SIZE.size() as u32);
-    let device = Device { name: "rxe0".to_owned(), ..Device::mock(limits) };
+    let device = Arc::new(Device { name: "rxe0".to_owned(), ..Device::mock(limits) });
     let source = "10.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into();
     let end = End { device: &device, source: Some(source), dest: None };
     let everything = Info {
@@ -30,8 +32,16 @@ fn offers_are_those_of_the_code() {
     };
     table::check(
         "verbs.md",
-        &[both(offer), both(|end, asks| rdm::layered(offer(end, asks), asks))],
+        &[
+            both(offer),
+            both(|end, asks| rdm::layered(offer(end, asks), asks)),
+            table::Offer { plain: datagrams(&device, &plain), asked: datagrams(&device, &asked) },
+        ],
     );
+}
+
+fn datagrams(device: &Arc<Device>, asks: &Request<'_>) -> Info {
+    datagram::offer(device, DatagramAddress::default(), asks)
 }
 
 /// Messages wait for their receives, but on iWARP; and data with writes takes receives, so that programs

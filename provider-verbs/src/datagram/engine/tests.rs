@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use fabric_core::{
     attr::{AvType, CqFormat},
-    completion::{CompletionQueue, CqBinding, EntryBuf},
+    completion::{CompletionQueue, Counter, CounterAttr, CqBinding, EntryBuf},
     lock::SafeLock,
     op::{IoVec, TxMeta},
 };
 
 use super::*;
 use crate::{
-    datagram::DatagramAddresses,
+    datagram::{DatagramAddresses, VerbsDatagramEndpoint},
     device::Limits,
     sys::{
         abi::{IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR},
@@ -62,7 +62,8 @@ impl Bench {
 
     fn send(&mut self, dest: u64, context: usize, flags: Flags, len: usize) -> Result<()> {
         let iov = [IoVec { base: self.memory.as_mut_ptr(), len }];
-        let meta = TxMeta { dest, context, flags, data: 5, silent: false };
+        let silent = flags.contains(Flags::INJECT);
+        let meta = TxMeta { dest, context, flags, data: 5, silent };
         let op = SendOp { meta, iov: &iov, tagged: false, tag: 0 };
         // SAFETY: the mock device looks at no memory.
         let buffers = unsafe { Buffers::new(&iov) }.unwrap();
@@ -147,7 +148,7 @@ fn sizes_are_kept_to() {
     bench.recv(1, HEADER).unwrap();
     bench.recv(2, ROOM).unwrap();
     assert_eq!(bench.recv(3, ROOM).unwrap_err(), Errno::EAGAIN);
-    bench.send(0, 4, Flags::INJECT, 256).unwrap();
+    bench.send(0, 4, Flags::empty(), 256).unwrap();
     bench.send(0, 5, Flags::empty(), 0).unwrap();
     assert_eq!(bench.send(0, 6, Flags::empty(), 8).unwrap_err(), Errno::EAGAIN);
     mock::complete_send(0, IBV_WC_SUCCESS);
@@ -204,6 +205,56 @@ fn a_stopped_queue_pair_is_started_again() {
         assert_eq!(done.iter().map(|(context, ..)| *context).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(mock::receives(), 1);
     }
+}
+
+/// Of what nobody waits for, the device tells of every third here. With one, all before it have left.
+#[test]
+fn sends_that_nobody_waits_for() {
+    let mut bench = Bench::new(8, true);
+    bench.av.insert(&peer(7, 3), None).unwrap();
+    let told = |from: usize| -> Vec<bool> {
+        mock::posted().0[from..].iter().map(mock::PostedSend::is_told).collect()
+    };
+    for context in 0..6 {
+        bench.send(0, context, Flags::INJECT, 8).unwrap();
+    }
+    assert_eq!(told(0), [false, false, true, false, false, true]);
+    bench.send(0, 6, Flags::empty(), 8).unwrap();
+    bench.send(0, 7, Flags::INJECT, 8).unwrap();
+    assert_eq!(told(6), [true, false]);
+    assert_eq!(bench.send(0, 8, Flags::INJECT, 8).unwrap_err(), Errno::EAGAIN);
+    mock::complete_send(6, IBV_WC_SUCCESS);
+    assert_eq!(bench.ended(), (vec![(6, 0, ADDR_UNSPEC)], vec![]));
+    assert_eq!(bench.engine.owes(), 0, "of the last one nothing will be told");
+    bench.engine.post_end();
+    assert_eq!((told(8), bench.engine.owes()), (vec![true], 2));
+    assert_eq!(mock::posted().0[8].to, NOBODY);
+    mock::complete_send(8, IBV_WC_SUCCESS);
+    assert_eq!((bench.ended(), bench.engine.owes()), ((vec![], vec![]), 0));
+    bench.engine.post_end();
+    assert_eq!(mock::posted().0.len(), 9, "there is nothing left to be told of");
+
+    // One that fails is told of, and says that those before it have left.
+    bench.send(0, 9, Flags::INJECT, 8).unwrap();
+    bench.send(0, 10, Flags::INJECT, 8).unwrap();
+    mock::complete_send(10, IBV_WC_LOC_PROT_ERR);
+    assert_eq!(bench.ended(), (vec![], vec![(10, Errno::EACCES)]));
+}
+
+/// Who counts sends is told of each.
+#[test]
+fn sends_that_are_counted() {
+    let mut bench = Bench::new(8, true);
+    bench.av.insert(&peer(7, 3), None).unwrap();
+    let counter =
+        Counter::<VerbsDatagramEndpoint<SafeLock>>::open(&CounterAttr::default()).unwrap();
+    bench.engine.report.bind_counter(counter.value(), Flags::SEND).unwrap();
+    for context in 0..3 {
+        bench.send(0, context, Flags::INJECT, 8).unwrap();
+        mock::complete_send(context, IBV_WC_SUCCESS);
+    }
+    bench.engine.progress();
+    assert_eq!(counter.read(), 3);
 }
 
 /// A queue pair that does not start again ends everything.
