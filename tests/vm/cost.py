@@ -33,46 +33,58 @@ NAME = re.compile(r"\((\d+)\)(?: (.*))?")
 
 def main():
     for library in (libraries.percale(), libraries.debian()):
-        for call in CALLS:
-            counted = measure(library, call)
+        for call, counted in measure(library).items():
             each = {name: total / CALLS[call] / ROUNDS for name, total in counted.items()}
             listed = [f"{each[name]:.0f} {name}" for name in sorted(each, key=each.get, reverse=True)]
             print(f"{library.title}, {call}: {', '.join(listed)}", flush=True)
 
 
-def measure(library, call):
-    """Instructions during all calls of a name, by library."""
+def measure(library):
+    """Instructions during all calls of each name, by library."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder, "out")
         command = ["valgrind", "-q", "--tool=callgrind", "--collect-atstart=no",
-                   f"--toggle-collect={call}", f"--callgrind-out-file={out}.%p",
+                   # A function counts apart for each way that it was called.
+                   "--separate-callers=24", *(f"--toggle-collect={call}" for call in CALLS),
+                   f"--callgrind-out-file={out}.%p",
                    libraries.BUILD / "verbs-cost", "verbs", os.environ["VM_ADDR"], str(ROUNDS)]
-        process = subprocess.Popen(list(map(str, command)), env=library.env())
+        # The first call of each function is to be like all others.
+        environment = {**library.env(), "LD_BIND_NOW": "1"}
+        process = subprocess.Popen(list(map(str, command)), env=environment)
         if process.wait(900):
-            sys.exit(f"{call} on {library.title} failed")
+            sys.exit(f"{library.title}: it failed")
         return parse(pathlib.Path(f"{out}.{process.pid}").read_text(encoding="utf-8"))
 
 
 def parse(text):
-    """Sums a profile's own costs by the names of the libraries."""
-    names, costs = {}, {}
-    library, inclusive = "?", False
+    """Sums a profile's own costs, by the call that they are part of and by the names of libraries."""
+    libraries_, functions, costs = {}, {}, {call: {} for call in CALLS}
+    library, call, inclusive = "?", None, False
     for line in text.splitlines():
         key, _, rest = line.partition("=")
         if key in ("ob", "cob"):
             number, name = NAME.match(rest).groups()
             if name:
-                names[number] = pathlib.Path(name).name
+                libraries_[number] = pathlib.Path(name).name
             if key == "ob":
-                library = names[number]
+                library = libraries_[number]
+        elif key in ("fn", "cfn"):
+            number, name = NAME.match(rest).groups()
+            if name:
+                # The function, and those that it was called by.
+                way = name.split("'")
+                functions[number] = next((each for each in way if each in CALLS), None)
+            if key == "fn":
+                call = functions[number]
         elif key == "calls":
             # The next line has what the function that is called costs.
             inclusive = True
         elif line[:1].isdigit() or line[:1] in ("+", "-", "*"):
-            if not inclusive:
-                costs[library] = costs.get(library, 0) + int(line.split()[-1])
+            if not inclusive and call:
+                costs[call][library] = costs[call].get(library, 0) + int(line.split()[-1])
             inclusive = False
-    costs.pop("verbs-cost", None)
+    for of_call in costs.values():
+        of_call.pop("verbs-cost", None)
     return costs
 
 
