@@ -163,6 +163,16 @@ fn each_signal_ends_one_read() {
 }
 
 #[test]
+fn who_waits_for_room_is_left_alone() {
+    program("sleepers").run(&["no-room"]);
+}
+
+#[test]
+fn signals_and_cancellation_meet_sleepers() {
+    program("sleepers").run(&["interrupted"]);
+}
+
+#[test]
 fn sleeps_end_in_time() {
     program("sleepers").run(&["timeouts"]);
 }
