@@ -18,6 +18,7 @@ use fabric_core::{
 
 use super::{
     Core, Engine,
+    bulk::is_large,
     conn::{Conn, Control, Phase, Sink, State},
     remote::commit,
 };
@@ -124,9 +125,9 @@ impl<L: Lock> Core<L> {
         scratch: &mut [u8],
         above: &mut impl Taker,
     ) -> Result<More, Broken> {
-        let direct = match &conn.rx.phase {
-            Phase::Payload { sink, got, left } => sink.place(*got, *left),
-            _ => Buffers::EMPTY,
+        let (direct, of_large) = match &conn.rx.phase {
+            Phase::Payload { sink, got, left } => (sink.place(*got, *left), is_large(*got + *left)),
+            _ => (Buffers::EMPTY, false),
         };
         if let Phase::Payload { sink: Sink::Write { pieces, .. }, .. } = &conn.rx.phase
             && !pieces.iter().all(|(_, region)| region.is_open())
@@ -137,7 +138,8 @@ impl<L: Lock> Core<L> {
         }
         let carried = conn.rx.carry.len();
         let ahead = scratch.len() / 2;
-        let ahead = if direct.len() >= LARGE { ahead.min(AHEAD) } else { ahead };
+        let little = direct.len() >= LARGE || conn.rx.expects_large();
+        let ahead = if little { ahead.min(AHEAD) } else { ahead };
         let room = carried + ahead;
         let Some(rest) = scratch.get_mut(carried..room) else { return Err(Errno::EPROTO) };
         let want = direct.len() + rest.len();
@@ -150,11 +152,12 @@ impl<L: Lock> Core<L> {
         let placed = n.min(direct.len());
         if placed != 0 {
             self.advance(conn, placed)?;
-            if placed == direct.len() {
+            if placed == direct.len() && of_large {
                 conn.rx.pace.ends();
             }
         }
         if n > placed {
+            conn.rx.pace.goes_on();
             scratch[..carried].copy_from_slice(&conn.rx.carry);
             let bytes = &scratch[..carried + n - placed];
             conn.rx.carry.clear();

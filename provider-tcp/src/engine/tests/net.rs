@@ -75,6 +75,8 @@ struct World {
     moved: usize,
     /// Calls in which that was done.
     receives: usize,
+    /// Bytes of them that were not received into their place.
+    aside: usize,
     /// Calls after which nothing was held back any more.
     pushes: usize,
 }
@@ -94,6 +96,7 @@ impl Shared {
             port: 50_000,
             moved: 0,
             receives: 0,
+            aside: 0,
             pushes: 0,
         })))
     }
@@ -141,6 +144,11 @@ impl Shared {
     pub(super) fn calls(&self) -> (usize, usize) {
         let world = self.lock();
         (world.pushes, world.receives)
+    }
+
+    /// Bytes that were received, but not into their place.
+    pub(super) fn aside(&self) -> usize {
+        self.lock().aside
     }
 
     /// Cuts all connections there are; what is on its way is lost.
@@ -259,6 +267,7 @@ impl Stream for TestStream {
         world.receives += 1;
         let bytes: Vec<u8> = world.connections[at].ways[1 - self.side].bytes.drain(..n).collect();
         let (placed, left) = bytes.split_at(n.min(data.len()));
+        world.aside += left.len();
         data.fill(0, placed);
         rest[..left.len()].copy_from_slice(left);
         Ok(n)

@@ -73,6 +73,28 @@ fn receives_that_wait_save_announcements() {
     }
 }
 
+/// Bytes of a large message are read into their place if one came before it; the first one is no
+/// different from small ones until its header is there.
+#[test]
+fn a_large_message_behind_another_is_hardly_read_aside() {
+    let (shared, mut a, mut b) = pair(Script { room: 2 << 20, ..Script::default() });
+    let mut aside = |len: usize| {
+        let (mut from, mut to) = (pattern(3, len), vec![0; len]);
+        let before = shared.aside();
+        b.recv(RecvOp { iov: &[iov(&mut to)], tagged: false, ..want(1, 0) }).unwrap();
+        a.send(meta(1, 1), None, &[iov(&mut from)]).unwrap();
+        settle(&mut [&mut a, &mut b]);
+        assert!(b.received().len() == 1 && to == from);
+        shared.aside() - before
+    };
+    aside(8);
+    assert!(aside(300_000) > 4096);
+    assert!(aside(300_000) <= 4096);
+    assert!(aside(300_000) <= 4096);
+    aside(8);
+    assert!(aside(300_000) > 4096);
+}
+
 /// The bytes of large messages are read in fewer calls where they come one behind the other.
 #[test]
 fn a_stream_of_large_messages_is_read_in_batches() {
