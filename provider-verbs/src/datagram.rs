@@ -5,11 +5,12 @@ mod engine;
 mod gids;
 mod header;
 mod peers;
+mod watch;
 
 use std::{
     fmt,
     os::fd::RawFd,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -23,7 +24,7 @@ use fabric_core::{
     completion::{CompletionQueue, Counter, Cq, EntryBuf},
     domain::Domain,
     engine::Stats,
-    eq::{EventQueue, RequestHandle},
+    eq::{Drive, EventQueue, RequestHandle},
     flags::{Flags, Mode},
     fork::Owner,
     lock::{Access, Guarded, Lock},
@@ -42,6 +43,7 @@ use crate::{
 pub(crate) use address::LEN as ADDRESS_LEN;
 pub use address::{DatagramAddress, DatagramAddresses};
 use engine::{Bounds, Datagrams};
+use watch::Watch;
 
 /// How long closing waits for what the application believes sent, which depends on no peer.
 const OWED: Patience = Patience { whole: Duration::from_secs(1), stalled: Duration::from_secs(1) };
@@ -64,7 +66,8 @@ pub fn open_datagram_domain(info: &Info) -> Result<Arc<Domain>> {
     let pd = Pd::on(context)?;
     let registrar = mr::Device { pd: pd.clone(), atomics: false, iwarp: false };
     let domain = Domain::open_on(info, Arc::new(registrar))?;
-    domain.common(|| Ok(Arc::new(Opened { device, pd })))?;
+    let watch = Watch::new(device.clone(), pd.context())?;
+    domain.common(|| Ok(Arc::new(Opened { device, watch, pd })))?;
     Ok(domain)
 }
 
@@ -79,6 +82,7 @@ fn device_of(domain: &str) -> Option<&str> {
 #[derive(Debug)]
 struct Opened {
     device: Arc<Device>,
+    watch: Arc<Watch>,
     pd: Arc<Pd>,
 }
 
@@ -91,6 +95,7 @@ pub struct VerbsDatagramEndpoint<L: Lock> {
     caps: Flags,
     sizes: Sizes,
     wait_fd: RawFd,
+    watch: Arc<Watch>,
     /// The process that has opened it.
     owner: Owner,
 }
@@ -162,13 +167,15 @@ impl<L: Lock> Endpoint for VerbsDatagramEndpoint<L> {
         check(info)?;
         let opened: Arc<Opened> = domain.common(|| Err(Errno::EINVAL))?;
         let (bounds, sizes) = bounds(info, &opened.device)?;
-        let mut engine = Datagrams::new(opened.device.clone(), opened.pd.clone(), bounds)?;
+        let Opened { device, watch, pd } = &*opened;
+        let mut engine = Datagrams::new(device.clone(), pd.clone(), watch.clone(), bounds)?;
         if let Some(own) = DatagramAddress::read(&info.src_addr) {
             engine.set_service(own.service);
         }
         let (tx, rx) = (info.tx.as_ref(), info.rx.as_ref());
         Ok(Arc::new(Self {
             wait_fd: engine.wait_fd(),
+            watch: watch.clone(),
             engine: Guarded::new(engine),
             bindings: Bindings::new(domain),
             tx_flags: tx.map_or(Flags::empty(), |tx| tx.op_flags),
@@ -177,6 +184,10 @@ impl<L: Lock> Endpoint for VerbsDatagramEndpoint<L> {
             sizes,
             owner: Owner::here(),
         }))
+    }
+
+    fn introduce(&self, object: usize) {
+        self.engine().place.introduce(object);
     }
 
     fn bind_av(self: &Arc<Self>, av: &Arc<Av>) -> Result<()> {
@@ -193,15 +204,18 @@ impl<L: Lock> Endpoint for VerbsDatagramEndpoint<L> {
     }
 
     fn bind_eq(self: &Arc<Self>, eq: &Arc<EventQueue>) -> Result<()> {
-        self.bindings.bind_eq(eq)
+        let watch: Weak<dyn Drive> = Arc::<Watch>::downgrade(&self.watch);
+        self.bindings.bind_driving_eq(eq, watch)
     }
 
     fn enable(self: &Arc<Self>) -> Result<()> {
         let counts = |direction| self.engine().report.counts(direction);
+        let eq = self.bindings.eq().ok();
         self.bindings.enable(self, self.caps, true, counts, |start| {
             let mut engine = self.engine();
             let av = start.av.cloned();
             start.apply(&mut engine.report);
+            engine.place.set_eq(eq);
             engine.enable(av)
         })
     }

@@ -8,7 +8,19 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use crate::sys::{AsyncEvent, Context};
+use fabric_core::{Errno, log::Subsys};
+
+use crate::{
+    NAME,
+    device::Device,
+    sys::{
+        About, AsyncEvent, Context,
+        abi::{
+            IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR,
+            IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR,
+        },
+    },
+};
 
 /// Events that one reader has not taken in yet.
 #[derive(Debug)]
@@ -52,6 +64,49 @@ impl Events {
     }
 }
 
+/// What an event means to endpoints at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// The link is down.
+    LinkDown,
+    /// The link is up again.
+    LinkUp,
+    /// A queue pair works no more, and why.
+    GivenUp(u32, Errno),
+    /// The device works no more.
+    Gone,
+}
+
+impl News {
+    /// For endpoints at the device's port; a line in the log where no endpoint has a better one.
+    pub(crate) fn of(event: AsyncEvent, device: &Device) -> Option<Self> {
+        let AsyncEvent { number, about } = event;
+        let Device { name, port: own, .. } = device;
+        match (number, about) {
+            (IBV_EVENT_PORT_ERR, About::Port(port)) if port == *own => {
+                fabric_core::warn!(NAME, Subsys::Core, "{name} port {port}: the link is down");
+                Some(Self::LinkDown)
+            }
+            (IBV_EVENT_PORT_ACTIVE, About::Port(port)) if port == *own => {
+                fabric_core::info!(NAME, Subsys::Core, "{name} port {port}: the link is up");
+                Some(Self::LinkUp)
+            }
+            (IBV_EVENT_QP_FATAL, About::QueuePair(qp)) => Some(Self::GivenUp(qp, Errno::EIO)),
+            (IBV_EVENT_QP_REQ_ERR, About::QueuePair(qp)) => {
+                Some(Self::GivenUp(qp, Errno::EREMOTEIO))
+            }
+            (IBV_EVENT_QP_ACCESS_ERR, About::QueuePair(qp)) => {
+                Some(Self::GivenUp(qp, Errno::EACCES))
+            }
+            (IBV_EVENT_DEVICE_FATAL, _) => Some(Self::Gone),
+            _ => {
+                fabric_core::info!(NAME, Subsys::Core, "{name}: asynchronous event {number}");
+                None
+            }
+        }
+    }
+}
+
 /// What is locked is whole after every statement, so a panic elsewhere does not spoil it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -60,10 +115,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::{
-        About,
-        mock::{self, RXE},
-    };
+    use crate::sys::mock::{self, RXE};
 
     #[test]
     fn everybody_hears_of_it_and_of_no_other_device() {

@@ -4,32 +4,37 @@
 //! ways come back. A request that fails stops the queue pair. It is started again then: receives are
 //! posted anew in their order, and sends that had not left are lost, as datagrams may be.
 
-use std::{collections::VecDeque, os::fd::AsRawFd, sync::Arc};
+mod complete;
+
+use std::{collections::VecDeque, sync::Arc};
 
 use fabric_core::{
     Errno, Result,
     av::Av,
-    completion::{CqError, Entry, Interest, Report},
+    completion::{Interest, Report},
     engine::Stats,
     flags::Flags,
     lock::Lock,
     log::Subsys,
     mem::Buffers,
-    op::{ADDR_UNSPEC, Descs, RecvOp, SendOp},
+    op::{Descs, RecvOp, SendOp},
+    wait::WaitSet,
 };
 
-use super::{address::DatagramAddress, gids::Gids, header::Source, peers::Peers};
+use super::{
+    address::DatagramAddress,
+    gids::Gids,
+    peers::Peers,
+    watch::{Place, Watch},
+};
 use crate::{
     NAME,
     device::Device,
-    engine::{STRANGE, failure, full, local, receive_failure},
+    engine::{STRANGE, full, local},
     sys::{
         AddressHandle, CompChannel, Cq, HEADER, Packets, Pd, Pieces, QpCap, RecvWork, SendWork,
         UdQp, What,
-        abi::{
-            IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
-            IBV_WC_WR_FLUSH_ERR, ibv_wc,
-        },
+        abi::{IBV_SEND_INLINE, IBV_SEND_SIGNALED},
     },
 };
 
@@ -39,6 +44,8 @@ const BATCH: usize = 16;
 /// queue pair it was posted after.
 const RECEIVE: u64 = 1 << 63;
 const STARTS: u64 = 0x7fff_ffff;
+/// Progress calls after which the device is looked at.
+const LOOK: u32 = 256;
 /// At most this part of the sends is untold.
 const UNTOLD: usize = 4;
 /// A queue pair that no port has.
@@ -96,6 +103,8 @@ pub(crate) struct Datagrams<L: Lock> {
     first_send: u32,
     first_receive: u32,
     starts: u32,
+    /// Progress calls, modulo 2^32.
+    rounds: u32,
     /// The device rings for completions.
     armed: bool,
     /// A request has failed, and the queue pair has to be started again.
@@ -110,13 +119,22 @@ pub(crate) struct Datagrams<L: Lock> {
     headers: Option<Packets>,
     qp: UdQp,
     comp: Arc<CompChannel>,
+    /// What a thread sleeps on: completions, the device, the bell.
+    sleep: WaitSet,
+    pub(super) place: Arc<Place>,
+    watch: Arc<Watch>,
     device: Arc<Device>,
     _pd: Arc<Pd>,
 }
 
 impl<L: Lock> Datagrams<L> {
     /// Opens the queue pair, which takes no work yet.
-    pub(super) fn new(device: Arc<Device>, pd: Arc<Pd>, bounds: Bounds) -> Result<Self> {
+    pub(super) fn new(
+        device: Arc<Device>,
+        pd: Arc<Pd>,
+        watch: Arc<Watch>,
+        bounds: Bounds,
+    ) -> Result<Self> {
         let (context, port) = (pd.context(), device.port);
         // One more, for the send that shows at the end that those before it have left.
         let sends = bounds.sends + 1;
@@ -130,6 +148,10 @@ impl<L: Lock> Datagrams<L> {
             inline: bounds.inline as u32,
         };
         let qp = UdQp::new(&pd, cq, port, &cap)?;
+        let (place, sleep) = (watch.place(qp.number())?, WaitSet::new()?);
+        for (token, fd) in (0..).zip([comp.fd(), watch.fd(), place.bell()]) {
+            sleep.add(fd, token)?;
+        }
         let headers = match bounds.prefixed {
             true => None,
             false => Some(Packets::new(&pd, bounds.receives as u32, HEADER)?),
@@ -153,6 +175,7 @@ impl<L: Lock> Datagrams<L> {
             first_send: 0,
             first_receive: 0,
             starts: 0,
+            rounds: 0,
             armed: false,
             stopped: false,
             broken: false,
@@ -163,6 +186,9 @@ impl<L: Lock> Datagrams<L> {
             headers,
             qp,
             comp,
+            sleep,
+            place,
+            watch,
             device,
             _pd: pd,
         })
@@ -179,6 +205,7 @@ impl<L: Lock> Datagrams<L> {
     /// Ends it: the device touches no memory of the application any more.
     pub(super) fn close(&mut self) {
         self.enabled = false;
+        self.place.set_eq(None);
         // Nothing is left to be told of, whatever becomes of the queue pair.
         let _ = self.qp.reset();
         self.sends.clear();
@@ -353,7 +380,14 @@ impl<L: Lock> Datagrams<L> {
             // Others may sleep on, and have to be rung for again.
             self.rearm();
         }
-        if self.stopped {
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.rounds.is_multiple_of(LOOK) {
+            self.watch.look();
+        }
+        if let Some(reason) = self.place.take() {
+            self.breaks(reason);
+        }
+        if self.stopped && !self.broken {
             self.start_again();
         }
     }
@@ -361,12 +395,14 @@ impl<L: Lock> Datagrams<L> {
     /// Prepares for sleeping on the descriptor; `false` if there is something to do.
     pub(super) fn arm(&mut self) -> bool {
         self.armed = true;
-        !self.rearm() && !self.stopped
+        self.watch.look();
+        let given_up = self.place.take().inspect(|reason| self.breaks(*reason)).is_some();
+        !self.rearm() && !self.stopped && !given_up
     }
 
     /// What a thread sleeps on.
     pub(super) fn wait_fd(&self) -> i32 {
-        self.comp.fd().as_raw_fd()
+        self.sleep.raw()
     }
 
     fn rearm(&mut self) -> bool {
@@ -375,180 +411,6 @@ impl<L: Lock> Datagrams<L> {
             fabric_core::warn!(NAME, Subsys::Cq, "a completion queue does not ring: {reason}");
         }
         self.poll()
-    }
-
-    /// Takes in all completions; whether there were any.
-    #[inline]
-    fn poll(&mut self) -> bool {
-        let mut completions = [const { ibv_wc::zeroed() }; BATCH];
-        let mut any = false;
-        while !self.broken {
-            let count = match self.qp.cq().poll(&mut completions) {
-                Ok(count) => count,
-                Err(reason) => {
-                    self.breaks(reason);
-                    break;
-                }
-            };
-            any |= count != 0;
-            for completion in &completions[..count] {
-                self.complete(completion);
-            }
-            if count < BATCH {
-                break;
-            }
-        }
-        any
-    }
-
-    #[inline]
-    fn complete(&mut self, completion: &ibv_wc) {
-        let word = completion.wr_id & !RECEIVE;
-        let (start, number) = ((word >> 32) as u32, word as u32);
-        if u64::from(start) != u64::from(self.starts) & STARTS {
-            return;
-        }
-        if completion.status != IBV_WC_SUCCESS {
-            self.stopped = true;
-            // What was behind the one that has failed.
-            if completion.status == IBV_WC_WR_FLUSH_ERR {
-                return;
-            }
-        }
-        if completion.wr_id & RECEIVE != 0 {
-            self.end_receive(number, completion);
-        } else {
-            self.end_send(number, completion);
-        }
-    }
-
-    /// The queue pair works through its sends in order: with one, all before it have left.
-    #[inline]
-    fn end_send(&mut self, number: u32, completion: &ibv_wc) {
-        let before = number.wrapping_sub(self.first_send) as usize;
-        if before >= self.sends.len() {
-            return;
-        }
-        self.first_send = number.wrapping_add(1);
-        for sent in self.sends.drain(..before) {
-            self.report.sent(&sent.interest, KIND_SEND, sent.bytes);
-        }
-        let Some(sent) = self.sends.pop_front() else { return };
-        self.untold = self.untold.min(self.sends.len());
-        if completion.status == IBV_WC_SUCCESS {
-            self.report.sent(&sent.interest, KIND_SEND, sent.bytes);
-        } else {
-            let (errno, status) = failure(completion.status);
-            self.send_failed(&sent, errno, status);
-        }
-    }
-
-    #[inline]
-    fn end_receive(&mut self, number: u32, completion: &ibv_wc) {
-        if number != self.first_receive {
-            return;
-        }
-        let Some(posted) = self.receives.pop_front() else { return };
-        self.first_receive = self.first_receive.wrapping_add(1);
-        if completion.status != IBV_WC_SUCCESS {
-            let (errno, status) = receive_failure(completion.status);
-            self.receive_failed(&posted, errno, status);
-            return;
-        }
-        self.stats.received += 1;
-        let src = if self.bounds.sources { self.sender(&posted, completion) } else { ADDR_UNSPEC };
-        let with_data = completion.wc_flags & IBV_WC_WITH_IMM != 0;
-        let data = if with_data { u64::from(u32::from_be(completion.imm_data)) } else { 0 };
-        let flags = if with_data { KIND_RECV | Flags::REMOTE_CQ_DATA } else { KIND_RECV };
-        let whole = completion.byte_len as usize;
-        let len = if self.bounds.prefixed { whole } else { whole.saturating_sub(HEADER) };
-        self.give_back(posted.header);
-        self.report.received(
-            posted.flags,
-            Entry { context: posted.context, flags: flags.bits(), len, buf: 0, data, tag: 0, src },
-        );
-    }
-
-    fn sender(&mut self, posted: &Posted, completion: &ibv_wc) -> u64 {
-        let mut header = [0; HEADER];
-        match (posted.header, &self.headers) {
-            (Some(packet), Some(headers)) => {
-                if let Some(bytes) = headers.bytes(packet, HEADER).first_chunk() {
-                    header = *bytes;
-                }
-            }
-            _ => _ = posted.buffers.gather(0, &mut header),
-        }
-        self.peers.sender(&Source::told(completion, &header))
-    }
-
-    fn give_back(&mut self, header: Option<u32>) {
-        if let (Some(header), Some(headers)) = (header, &mut self.headers) {
-            headers.give_back(header);
-        }
-    }
-
-    fn send_failed(&self, sent: &Sent, errno: Errno, status: i32) {
-        let entry = Entry::new(sent.interest.context, KIND_SEND);
-        self.report.send_failed(CqError { prov_errno: status, ..CqError::new(entry, errno) });
-    }
-
-    fn receive_failed(&mut self, posted: &Posted, errno: Errno, status: i32) {
-        self.give_back(posted.header);
-        let entry = Entry::new(posted.context, KIND_RECV);
-        self.report.receive_failed(CqError { prov_errno: status, ..CqError::new(entry, errno) });
-    }
-
-    /// Starts the queue pair again, after it has stopped at a request.
-    #[cold]
-    fn start_again(&mut self) {
-        fabric_core::info!(
-            NAME,
-            Subsys::EpData,
-            "queue pair {} has stopped and is started again",
-            self.qp.number()
-        );
-        if let Err(reason) = self.qp.reset() {
-            self.breaks(reason);
-            return;
-        }
-        // What had completed before.
-        self.poll();
-        self.stopped = false;
-        self.starts = self.starts.wrapping_add(1);
-        for sent in std::mem::take(&mut self.sends) {
-            self.report.sent(&sent.interest, KIND_SEND, sent.bytes);
-        }
-        self.untold = 0;
-        (self.first_send, self.first_receive) = (0, 0);
-        let started = self.qp.start().and_then(|()| {
-            (0..).zip(&self.receives).try_for_each(|(number, posted)| {
-                let id = self.word(number) | RECEIVE;
-                self.qp.post_recv(&RecvWork { id, pieces: posted.pieces })
-            })
-        });
-        if let Err(reason) = started {
-            self.breaks(reason);
-        }
-    }
-
-    /// Nothing completes any more: every operation fails now.
-    #[cold]
-    fn breaks(&mut self, reason: Errno) {
-        if std::mem::replace(&mut self.broken, true) {
-            return;
-        }
-        let device = &self.device.name;
-        fabric_core::error!(NAME, Subsys::EpData, "a queue pair of {device} fails: {reason}");
-        // So that the device touches nothing of what is told of below.
-        let _ = self.qp.reset();
-        for posted in std::mem::take(&mut self.receives) {
-            self.receive_failed(&posted, reason, reason.get());
-        }
-        self.untold = 0;
-        for sent in std::mem::take(&mut self.sends) {
-            self.send_failed(&sent, reason, reason.get());
-        }
     }
 }
 

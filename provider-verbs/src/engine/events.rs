@@ -11,16 +11,7 @@ use fabric_core::{
 };
 
 use super::{Engine, ep::Phase};
-use crate::{
-    NAME,
-    sys::{
-        About, AsyncEvent,
-        abi::{
-            IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR,
-            IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR,
-        },
-    },
-};
+use crate::{NAME, events::News, sys::AsyncEvent};
 
 impl Engine {
     /// Takes in what the device tells; `ready`: it has something new.
@@ -35,34 +26,21 @@ impl Engine {
 
     #[cold]
     fn device_event(&mut self, event: AsyncEvent) {
-        let AsyncEvent { number, about } = event;
-        let name = &self.device.name;
-        match (number, about) {
-            (IBV_EVENT_PORT_ERR, About::Port(port)) if port == self.device.port => {
-                fabric_core::warn!(NAME, Subsys::Core, "{name} port {port}: the link is down");
-                self.tell_all(Errno::ENETDOWN, number);
-            }
-            (IBV_EVENT_PORT_ACTIVE, About::Port(port)) if port == self.device.port => {
-                fabric_core::info!(NAME, Subsys::Core, "{name} port {port}: the link is up");
+        let number = event.number;
+        match News::of(event, &self.device) {
+            Some(News::LinkDown) => self.tell_all(Errno::ENETDOWN, number),
+            Some(News::LinkUp) => {
                 for (_, ep) in self.eps.iter().filter(|(_, ep)| ep.phase == Phase::Connected) {
                     let data = u64::from(number);
                     ep.tell(Event::Notify(ControlEvent { object: ep.object, context: 0, data }));
                 }
             }
-            (IBV_EVENT_QP_FATAL, About::QueuePair(qp)) => self.given_up(qp, Errno::EIO, number),
-            (IBV_EVENT_QP_REQ_ERR, About::QueuePair(qp)) => {
-                self.given_up(qp, Errno::EREMOTEIO, number);
-            }
-            (IBV_EVENT_QP_ACCESS_ERR, About::QueuePair(qp)) => {
-                self.given_up(qp, Errno::EACCES, number);
-            }
-            (IBV_EVENT_DEVICE_FATAL, _) => {
+            Some(News::GivenUp(qp, reason)) => self.given_up(qp, reason, number),
+            Some(News::Gone) => {
                 self.tell_all(Errno::ENODEV, number);
                 self.breaks(Errno::ENODEV);
             }
-            _ => {
-                fabric_core::info!(NAME, Subsys::Core, "{name}: asynchronous event {number}");
-            }
+            None => {}
         }
     }
 

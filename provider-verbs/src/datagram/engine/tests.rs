@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use fabric_core::{
-    attr::{AvType, CqFormat},
+    attr::{AvType, CqFormat, WaitObj},
     completion::{CompletionQueue, Counter, CounterAttr, CqBinding, EntryBuf},
+    eq::{EqAttr, Event, EventQueue},
     lock::SafeLock,
-    op::{IoVec, TxMeta},
+    op::{ADDR_UNSPEC, IoVec, TxMeta},
 };
 
 use super::*;
@@ -14,7 +15,10 @@ use crate::{
     datagram::{DatagramAddresses, VerbsDatagramEndpoint},
     device::Limits,
     sys::{
-        abi::{IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR},
+        abi::{
+            IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, IBV_EVENT_QP_FATAL,
+            IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR,
+        },
         mock::{self, RXE},
     },
 };
@@ -49,8 +53,9 @@ impl Bench {
             prefixed,
             sources: true,
         };
-        let mut engine =
-            Datagrams::new(Arc::new(device), Pd::new(context).unwrap(), bounds).unwrap();
+        let (device, pd) = (Arc::new(device), Pd::new(context).unwrap());
+        let watch = Watch::new(device.clone(), context).unwrap();
+        let mut engine = Datagrams::new(device, pd, watch, bounds).unwrap();
         let cq = Arc::new(CompletionQueue::new(64, None));
         engine.report.tx = Some(CqBinding { queue: cq.clone(), selective: false });
         engine.report.rx = Some(CqBinding { queue: cq.clone(), selective: false });
@@ -255,6 +260,55 @@ fn sends_that_are_counted() {
     }
     bench.engine.progress();
     assert_eq!(counter.read(), 3);
+}
+
+/// The link, the queue pair and the device itself, to an event queue, and to the operations.
+#[test]
+fn what_the_device_tells_of_itself() {
+    let attr = EqAttr { wait_obj: WaitObj::None, ..EqAttr::default() };
+    for (number, reason) in
+        [(IBV_EVENT_QP_FATAL, Errno::EIO), (IBV_EVENT_DEVICE_FATAL, Errno::ENODEV)]
+    {
+        let mut bench = Bench::new(8, true);
+        let eq = EventQueue::open(&attr).unwrap();
+        bench.engine.place.introduce(0x1234);
+        bench.engine.place.set_eq(Some(eq.clone()));
+        bench.av.insert(&peer(7, 3), None).unwrap();
+        bench.recv(0, ROOM).unwrap();
+        bench.send(0, 1, Flags::empty(), 8).unwrap();
+        assert!(bench.engine.arm(), "nothing to do");
+        mock::async_event(IBV_EVENT_PORT_ERR, 2);
+        mock::async_event(IBV_EVENT_PORT_ERR, 1);
+        mock::async_event(IBV_EVENT_PORT_ACTIVE, 1);
+        assert!(bench.engine.arm(), "the link is none of its operations' business");
+        let error = eq.read_error(Flags::empty()).unwrap();
+        assert_eq!((error.object, error.err, error.prov_errno), (0x1234, Errno::ENETDOWN, 10));
+        assert!(matches!(eq.read(Flags::empty()), Ok(Event::Notify(event)) if event.data == 9));
+
+        mock::async_event_of_qp(number);
+        assert!(!bench.engine.arm());
+        let error = eq.read_error(Flags::empty()).unwrap();
+        assert_eq!((error.err, error.prov_errno), (reason, number as i32));
+        assert_eq!(bench.ended(), (vec![], vec![(0, reason), (1, reason)]));
+        assert_eq!(bench.recv(3, ROOM).unwrap_err(), Errno::EIO);
+        assert_eq!(eq.read(Flags::empty()).unwrap_err(), Errno::EAGAIN);
+    }
+}
+
+/// Whoever asks the device first, everybody learns what is his.
+#[test]
+fn an_event_that_another_endpoint_has_taken() {
+    let mut bench = Bench::new(8, true);
+    bench.recv(0, ROOM).unwrap();
+    assert!(bench.engine.arm());
+    mock::async_event_of_qp(IBV_EVENT_QP_FATAL);
+    bench.engine.watch.look();
+    let mut rings = 0;
+    bench.engine.sleep.ready::<4>(|token, _| rings += u32::from(token == 2));
+    assert_eq!(rings, 1, "its sleeper is woken");
+    assert_eq!(bench.ended(), (vec![], vec![(0, Errno::EIO)]));
+    bench.engine.sleep.ready::<4>(|token, _| rings += u32::from(token == 2));
+    assert_eq!(rings, 1);
 }
 
 /// A queue pair that does not start again ends everything.
