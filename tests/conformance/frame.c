@@ -16,6 +16,7 @@
 #define QUIET_ROUNDS	200
 
 __thread const char *side_title = "set-up";
+__thread int side_role;
 
 struct fi_info *wished_hints(const struct side *s)
 {
@@ -43,17 +44,21 @@ struct fi_info *wished_hints(const struct side *s)
 int ask(uint32_t api, const struct fi_info *hints, struct fi_info **info)
 {
 	const uint32_t headers = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
+	const char *node;
 
 	/* What both know, unless the case says otherwise. */
 	if (!api)
 		api = fi_version() < headers ? fi_version() : headers;
-	return fi_getinfo(api, settings.node, NULL, settings.node ? FI_SOURCE : 0, hints, info);
+	node = settings.nodes[side_role];
+	return fi_getinfo(api, node, NULL, node ? FI_SOURCE : 0, hints, info);
 }
 
 void side_info(struct side *s)
 {
 	struct fi_info *hints = wished_hints(s);
 
+	/* Cases have threads of their own. */
+	side_role = s->role;
 	OK(ask(s->wish.api, hints, &s->info));
 	CHECK(s->info);
 	EQUAL(s->info->caps & s->wish.caps, s->wish.caps);

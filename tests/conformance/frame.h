@@ -137,8 +137,9 @@ void quiet_at(const char *at, struct side *s, struct fid_cq *cq);
 /* The counter gets to this value, and not further. */
 void counted_at(const char *at, struct side *s, struct fid_cntr *cntr, uint64_t value);
 
-/* Which side this thread is, for messages. */
+/* Which side this thread is, for messages and for the choice of its node. */
 extern __thread const char *side_title;
+extern __thread int side_role;
 
 void fail_at(const char *at, const char *format, ...)
 	__attribute__((format(printf, 2, 3), noreturn));

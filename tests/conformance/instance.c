@@ -85,6 +85,7 @@ static void *run_side(void *argument)
 	const int closed = start->instance->what->closed;
 
 	side_title = start->role ? "side 1" : "side 0";
+	side_role = start->role;
 	if (!closed)
 		side_open(&side);
 	start->instance->what->run(&side);

@@ -136,7 +136,7 @@ static void usage(FILE *to)
 		"\n"
 		"  -p, --provider NAME      as for FI_PROVIDER and fi_info\n"
 		"  -e, --endpoint TYPE      rdm (the default), msg or dgram\n"
-		"  -n, --node ADDRESS       own address, for providers that listen at one\n"
+		"  -n, --node ADDRESS[,ADDRESS]  own address, or that of either side, for providers that listen at one\n"
 		"  -i, --in KIND            sides are processes or threads; both by default\n"
 		"  -c, --complete           a case that the provider does not offer is a failure\n"
 		"      --plain              each case once, with nothing varied\n"
@@ -167,6 +167,15 @@ static int endpoint_type(const char *name)
 			return 0;
 		}
 	return refuse("--endpoint", name, "rdm, msg, dgram");
+}
+
+/* One address for both sides, or one for each. */
+static void choose_nodes(char *list)
+{
+	settings.nodes[0] = strtok(list, ",");
+	settings.nodes[1] = strtok(NULL, ",");
+	if (!settings.nodes[1])
+		settings.nodes[1] = settings.nodes[0];
 }
 
 static int side_kind(const char *name)
@@ -200,7 +209,7 @@ int main(int argc, char **argv)
 		switch (option) {
 		case 'p': settings.provider = optarg; break;
 		case 'e': status = endpoint_type(optarg); break;
-		case 'n': settings.node = optarg; break;
+		case 'n': choose_nodes(optarg); break;
 		case 'i': status = side_kind(optarg); break;
 		case 'c': choice.complete = 1; break;
 		case 1: choice.plain = 1; break;

@@ -7,7 +7,7 @@
 
 struct settings {
 	const char	*provider;
-	const char	*node;		/* own address to listen at, or NULL */
+	const char	*nodes[2];	/* own addresses of the sides to listen at, or NULL */
 	enum fi_ep_type	type;
 	/* Seconds after which a case that has not ended is ended and has failed. */
 	int		deadline;

@@ -4,8 +4,7 @@
     tests/vm/run.py --deadline 1800 tests/vm/cost.py
 
 Counts them with callgrind where a device in software is: for each call, those in the libfabric that is
-loaded, and those in the device's driver behind it. Needs build/verbs-cost (`suite.py connections`
-compiles its neighbours), and valgrind.
+loaded, and those in the device's driver behind it. The job `costs` of tests/vm/suite.py runs it.
 """
 
 import os
@@ -32,14 +31,14 @@ NAME = re.compile(r"\((\d+)\)(?: (.*))?")
 
 
 def main():
-    for library in (libraries.percale(), libraries.debian()):
-        for call, counted in measure(library).items():
+    for library, suffix in ((libraries.percale(), ""), (libraries.debian(), "-debian")):
+        for call, counted in measure(library, libraries.BUILD / f"verbs-cost{suffix}").items():
             each = {name: total / CALLS[call] / ROUNDS for name, total in counted.items()}
             listed = [f"{each[name]:.0f} {name}" for name in sorted(each, key=each.get, reverse=True)]
             print(f"{library.title}, {call}: {', '.join(listed)}", flush=True)
 
 
-def measure(library):
+def measure(library, program):
     """Instructions during all calls of each name, by library."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder, "out")
@@ -47,7 +46,7 @@ def measure(library):
                    # A function counts apart for each way that it was called.
                    "--separate-callers=24", *(f"--toggle-collect={call}" for call in CALLS),
                    f"--callgrind-out-file={out}.%p",
-                   libraries.BUILD / "verbs-cost", "verbs", os.environ["VM_ADDR"], str(ROUNDS)]
+                   program, "verbs", os.environ["VM_ADDR"], str(ROUNDS)]
         # The first call of each function is to be like all others.
         environment = {**library.env(), "LD_BIND_NOW": "1"}
         process = subprocess.Popen(list(map(str, command)), env=environment)
@@ -84,7 +83,8 @@ def parse(text):
                 costs[call][library] = costs[call].get(library, 0) + int(line.split()[-1])
             inclusive = False
     for of_call in costs.values():
-        of_call.pop("verbs-cost", None)
+        for name in [name for name in of_call if name.startswith("verbs-cost")]:
+            del of_call[name]
     return costs
 
 

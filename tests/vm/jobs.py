@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import pathlib
 import shlex
 import sys
 from collections.abc import Callable
@@ -98,11 +99,16 @@ def ours():
         yield fabric("dgram", ends, sizes="all", always=False, seconds=300)
     yield fabric("msg", alone, hosts=2)
     yield fabric("dgram", alone, hosts=2)
-    yield conformance("verbs", "dgram", always=False, seconds=900)
     yield fabric("rdm", alone, hosts=2, **rxm)
-    yield conformance("verbs", "msg", always=False, seconds=2400)
-    yield conformance("verbs;ofi_rxm", "rdm", always=False, seconds=3600)
+    many = {"always": False, "seconds": 3600}
+    yield conformance("verbs", "dgram", **many)
+    for hosts in (1, 2):
+        yield conformance("verbs", "msg", hosts=hosts, **many)
+        yield conformance("verbs;ofi_rxm", "rdm", hosts=hosts, **many)
+    yield conformance("verbs", "msg", link="siw", **many)
+    yield program("endings", "verbs $VM_ADDR")
     yield program("connections", "verbs $VM_ADDR 2000", always=False, seconds=1800)
+    yield Job("costs", f"{sys.executable} tests/vm/cost.py", build=costs, always=False, seconds=1800)
     addresses = "$VM_A_ADDR $VM_B_ADDR $VM_A_NETDEV"
     yield program("link", f"'verbs;ofi_rxm' {addresses}", hosts=2, always=False, seconds=600)
 
@@ -112,9 +118,14 @@ def conformance(provider, endpoint, *cases, hosts=1, **fields):
     words = " ".join(f"'{case}'" for case in cases)
     # What devices do by themselves is not told to their hosts: events of remote access are skipped.
     kind = "" if endpoint == "rdm" else "--offered"
+    title = f"conformance of {provider} {endpoint}{between(hosts)}"
+    title += f" over {fields['link']}" if "link" in fields else ""
+    # With two hosts, each side has the address of one of them.
+    node = "$VM_A_ADDR,$VM_B_ADDR" if hosts == 2 else "$VM_ADDR"
+    options = f"-n {node} --plain --brief {kind} {words}"
     return Job(
-        f"conformance of {provider} {endpoint}{between(hosts)}",
-        f"build/conformance -p '{provider}' -e {endpoint} -n $VM_ADDR --plain --brief {kind} {words}",
+        title,
+        f"build/conformance -p '{provider}' -e {endpoint} {options}",
         libraries=("percale",),
         hosts=hosts,
         counts=True,
@@ -141,6 +152,16 @@ def compiled(name):
     source, made = ROOT / "tests" / "c" / "verbs" / f"{name}.c", libraries.BUILD / f"verbs-{name}"
     run(["cc", *flags, source, "-o", made, libraries.percale().path], 120)
     return {}
+
+
+def costs():
+    """Compiles a program with data calls, for this build and for the distribution's library."""
+    prepare.packages({"valgrind": "valgrind"})
+    if not pathlib.Path("/usr/include/rdma/fabric.h").exists():
+        prepare.install(["libfabric-dev"])
+    source = ROOT / "tests" / "c" / "verbs" / "cost.c"
+    run(["cc", "-O1", "-g", source, "-o", libraries.BUILD / "verbs-cost-debian", "-lfabric"], 120)
+    return compiled("cost")
 
 
 def rust(package, **fields):

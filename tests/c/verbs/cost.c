@@ -116,6 +116,11 @@ static void connect_ends(void)
 		expect(FI_CONNECTED, &entry);
 	} else {
 		swap(NULL, mine, theirs, ROOM);
+		/* Some look for the way when the endpoint is opened. */
+		info->dest_addrlen = info->src_addrlen;
+		info->dest_addr = malloc(info->dest_addrlen);
+		CHECK(info->dest_addr && info->dest_addrlen <= ROOM);
+		memcpy(info->dest_addr, theirs, info->dest_addrlen);
 		open_end(info);
 		OK(fi_connect(ep, theirs, NULL, 0));
 		expect(FI_CONNECTED, &entry);
