@@ -9,6 +9,7 @@ override PREFIX := $(abspath $(PREFIX))
 override DESTDIR := $(abspath $(DESTDIR))
 CARGO   ?= cargo
 PYTHON  ?= python3
+CFLAGS  ?= -O2
 
 # Version of the C interface, as pkg-config and `fi_version` tell it.
 INTERFACE := 2.6.0
@@ -25,9 +26,12 @@ help: ## this list
 	@echo "Percale: libfabric.so.1 in Rust"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## release build: libfabric.so.1, libfabric.a and the percale command
+build: ## release build: libfabric.so.1, libfabric.a, the percale command and its manual
 	$(CARGO) build --release --locked -p percale-ffi -p percale --features percale/cli
 	ln -sfn libfabric.so $(RELEASE)/libfabric.so.1
+	mkdir -p $(RELEASE)/libexec
+	$(CC) $(CFLAGS) -Wall -Wextra -I ffi/include ffi/libexec/percale-bench.c -o $(RELEASE)/libexec/percale-bench -ldl
+	$(RELEASE)/percale pages $(RELEASE)/share
 
 demo: ## unmodified fi_pingpong and MPI on this build, with figures beside upstream's
 	$(PYTHON) tests/demo/demo.py
@@ -80,14 +84,16 @@ lint: ## formatting, clippy, documentation, licences of dependencies
 	fi
 
 # Root may install without Rust what somebody else has built.
-install: ## what was built, into PREFIX (/usr/local): library, headers, libfabric.pc, percale; honours DESTDIR
-	@test -e $(RELEASE)/libfabric.so || $(MAKE) build
+install: ## what was built, into PREFIX (/usr/local): library, headers, libfabric.pc, percale with its manual; honours DESTDIR
+	@test -e $(RELEASE)/share/man/man1/percale.1 || $(MAKE) build
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
 	install -s -m 755 $(RELEASE)/libfabric.so "$(DESTDIR)$(PREFIX)/lib/libfabric.so.1"
 	ln -sfn libfabric.so.1 "$(DESTDIR)$(PREFIX)/lib/libfabric.so"
 	install -m 644 $(RELEASE)/libfabric.a "$(DESTDIR)$(PREFIX)/lib/libfabric.a"
 	strip --strip-debug "$(DESTDIR)$(PREFIX)/lib/libfabric.a"
 	install -s -m 755 $(RELEASE)/percale "$(DESTDIR)$(PREFIX)/bin/percale"
+	install -D -s -m 755 $(RELEASE)/libexec/percale-bench "$(DESTDIR)$(PREFIX)/libexec/percale/percale-bench"
+	cd $(RELEASE)/share && find . -type f -exec install -D -m 644 {} "$(DESTDIR)$(PREFIX)/share/{}" \;
 	for header in $(HEADERS); do \
 		install -D -m 644 "ffi/include/$$header" "$(DESTDIR)$(PREFIX)/include/$$header" || exit 1; \
 	done
@@ -97,7 +103,10 @@ install: ## what was built, into PREFIX (/usr/local): library, headers, libfabri
 
 uninstall: ## takes away what `make install` put into PREFIX
 	! cd "$(DESTDIR)$(PREFIX)" 2>/dev/null || rm -f bin/percale lib/libfabric.so.1 lib/libfabric.so \
-		lib/libfabric.a lib/pkgconfig/libfabric.pc $(addprefix include/,$(HEADERS))
+		lib/libfabric.a lib/pkgconfig/libfabric.pc $(addprefix include/,$(HEADERS)) \
+		libexec/percale/percale-bench share/man/man1/percale.1 share/man/man1/percale-*.1 \
+		share/bash-completion/completions/percale share/zsh/site-functions/_percale \
+		share/fish/vendor_completions.d/percale.fish
 
 miri: ## what Miri can run of the Rust interface: buffers, views, abandoned operations (nightly toolchain)
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p percale --lib -- \

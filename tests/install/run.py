@@ -24,6 +24,7 @@ def main():
         run(["make", "-C", ROOT, "install", f"PREFIX={prefix}"], 1800)
         shared(scratch, prefix)
         static(scratch, prefix)
+        command(prefix)
         staged(scratch)
 
 
@@ -51,6 +52,17 @@ def static(scratch, prefix):
     print("ok: linked with the archive")
 
 
+def command(prefix):
+    """The command finds what belongs to it: the library, and the program that measures others."""
+    library = prefix / "lib" / "libfabric.so.1"
+    words = ["bench", "latency", "-p", "shm", "--sizes", "8", "--time", "0.01", "--vs", library]
+    figures = run([prefix / "bin" / "percale", *words, "--rounds", "1"], 60)
+    check("TIMES' RATIO" in figures, f"no comparison:\n{figures}")
+    page = prefix / "share" / "man" / "man1" / "percale-bench.1"
+    check(".SH SYNOPSIS" in page.read_text(encoding="utf-8"), f"{page} is no manual page")
+    print("ok: the command measures two libraries")
+
+
 def staged(scratch):
     """DESTDIR puts files aside; what is written in them is the final place."""
     run(["make", "-C", ROOT, "install", "PREFIX=/opt/x", f"DESTDIR={scratch}/stage"], 1800)
@@ -63,7 +75,10 @@ def staged(scratch):
         check(copy.exists(), f"{copy} is missing")
     link = root / "lib" / "libfabric.so"
     check(os.readlink(link) == "libfabric.so.1", f"{link} leads elsewhere")
-    print("ok: staged with DESTDIR")
+    run(["make", "-C", ROOT, "uninstall", "PREFIX=/opt/x", f"DESTDIR={scratch}/stage"], 60)
+    left = [str(path) for path in root.rglob("*") if not path.is_dir()]
+    check(not left, f"left behind: {left}")
+    print("ok: staged with DESTDIR, and taken away")
 
 
 def build(program, prefix, words):

@@ -1,7 +1,9 @@
 //! The subcommands.
 
+pub(crate) mod bench;
 pub(crate) mod doctor;
 pub(crate) mod info;
+pub(crate) mod manual;
 pub(crate) mod pingpong;
 pub(crate) mod run;
 

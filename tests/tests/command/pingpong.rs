@@ -1,14 +1,10 @@
 //! `percale pingpong` and the distribution's `fi_pingpong`, each at either end.
 
-use std::{
-    process::{Command, Output, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::process::{Command, Stdio};
 
 use percale_tests::library;
 
-use super::{free_port, percale};
+use super::{free_port, in_time, percale_in_time, said, text, until_listening};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -18,22 +14,16 @@ enum End {
 
 use End::{Other, Percale};
 
-/// What a game may take on a busy host.
-const DEADLINE: &str = "120";
-
 fn command(end: End) -> Option<Command> {
-    let mut command = Command::new("timeout");
-    command.arg(DEADLINE).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = match end {
+        Percale => percale_in_time()?,
+        Other => in_time("fi_pingpong"),
+    };
     match end {
-        Percale => {
-            command.arg(percale()?.get_program()).arg("pingpong");
-        }
-        Other => {
-            command.arg("fi_pingpong");
-            command.env("LD_LIBRARY_PATH", library().parent().expect("a folder"));
-        }
-    }
-    command.env_remove("FI_PROVIDER");
+        Percale => command.arg("pingpong"),
+        Other => command.env("LD_LIBRARY_PATH", library().parent().expect("a folder")),
+    };
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     Some(command)
 }
 
@@ -51,29 +41,10 @@ fn play(server: End, client: End, args: &[&str]) -> Option<String> {
             output.status.success(),
             "{server:?} and {client:?}, {args:?}:\n{}\n{}",
             said(&waited),
-            said(&asked)
+            said(&asked),
         );
     }
-    Some(String::from_utf8_lossy(&asked.stdout).into_owned())
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&[&*output.stdout, &output.stderr].concat()).into_owned()
-}
-
-/// A connection would be taken for the client's, so it is looked up.
-fn until_listening(port: &str) {
-    let number: u16 = port.parse().expect("a number");
-    let place = format!(":{number:04X} 00000000:0000 0A");
-    let late = Instant::now() + Duration::from_secs(60);
-    while Instant::now() < late {
-        let table = std::fs::read_to_string("/proc/net/tcp").expect("the table of sockets");
-        if table.lines().any(|line| line.contains(&place)) {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("nobody listens at {port}");
+    Some(text(&asked.stdout))
 }
 
 /// All default sizes with checked contents, each program at each end.

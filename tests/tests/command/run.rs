@@ -9,17 +9,11 @@ use std::{
 
 use percale_tests::{library, rig::scratch};
 
-use super::{free_port, percale};
+use super::{free_port, percale, percale_in_time, text};
 
 /// What `percale run` with these arguments does; `None` without the command.
 fn run(args: &[&str]) -> Option<Output> {
-    let mut command = percale()?;
-    command.arg("run").args(args).stdin(Stdio::null());
-    Some(command.output().expect("run the command"))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    Some(percale_in_time()?.arg("run").args(args).output().expect("run the command"))
 }
 
 /// A launcher that says whose it is.

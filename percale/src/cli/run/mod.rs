@@ -8,7 +8,7 @@ mod watch;
 
 use std::{
     ffi::{OsStr, OsString},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
 
@@ -164,6 +164,16 @@ fn plan(args: &Args, library: Library) -> Plan {
         mpi.complete(&mut command, &settings);
     }
     Plan { libfabric: library, mpis, settings, command }
+}
+
+/// The library that belongs to this command.
+pub(crate) fn library() -> Result<PathBuf, String> {
+    Library::find().map(|library| library.file)
+}
+
+/// Whether a file is a libfabric of ours.
+pub(crate) fn is_ours(file: &Path) -> bool {
+    library::is_ours(file)
 }
 
 /// Runs the program to its end.
