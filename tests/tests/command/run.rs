@@ -106,6 +106,38 @@ fn mpis_get_their_settings() {
     assert!(open.ends_with("/mpirun -x LD_LIBRARY_PATH -x FI_PROVIDER -n 2 x\n"), "{open}");
 }
 
+/// MPICH's wheel has a libfabric of its own, prefers UCX, and keeps what ranks of a host say to each
+/// other to itself.
+#[test]
+fn ranks_of_an_mpi_job_are_on_this_library() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let [launcher, compiler] =
+        ["mpiexec", "mpicc"].map(|name| root.join("../build/venv/bin").join(name));
+    if !launcher.exists() {
+        return eprintln!("{} is missing: no job", launcher.display());
+    }
+    let program = scratch("run-ring");
+    let compiled = Command::new(compiler)
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&program, &root.join("mpi/ring.c")])
+        .status();
+    assert!(compiled.is_ok_and(|status| status.success()), "mpicc refused the program");
+    let [launcher, program] = [&launcher, &program].map(|path| path.to_str().expect("letters"));
+    for provider in ["shm", "tcp", "tcp;ofi_rxm"] {
+        let job = [launcher, "-n", "2", program];
+        let Some(output) = run(&[&["--provider", provider, "--"], &job[..]].concat()) else {
+            return;
+        };
+        let (said, told) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{provider}: {said}{told}");
+        let maps: Vec<&str> = said.lines().filter(|line| line.starts_with("maps ")).collect();
+        let ours = library().display().to_string();
+        assert!(maps.len() == 2 && maps.iter().all(|line| line.ends_with(&ours)), "{maps:?}");
+        let both = "percale: 2 processes on this library: run-ring (";
+        assert!(told.contains(both) && !told.contains("warning"), "{provider}: {told}");
+    }
+}
+
 #[test]
 fn settings_that_are_there_stay() {
     let Some(mut command) = percale() else { return };
