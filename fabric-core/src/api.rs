@@ -43,6 +43,8 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
     /// A device moves operations forward while the application does something else: automatic
     /// progress takes no thread.
     const AUTONOMOUS: bool = false;
+    /// Multicast groups can be joined, and sent to with `FI_MULTICAST`.
+    const GROUPS: bool = false;
 
     /// Opens an endpoint that is not yet enabled. `context` is the application's.
     ///
@@ -113,6 +115,26 @@ pub trait Endpoint: Sized + Send + Sync + 'static {
     /// The connected peer's address, as `fi_getpeer` returns it; `ENOTCONN` if there is none.
     fn peer_name(&self) -> Result<Vec<u8>> {
         Err(Errno::ENOSYS)
+    }
+
+    /// A number for the multicast group at an address of the endpoint's format, which is to be joined
+    /// for SEND, RECV, or without flags for what the endpoint is for. Sends name the group by it.
+    /// `ENOEQ` without an event queue, `EINVAL` for an address of no group, and for directions that the
+    /// endpoint is not for.
+    fn reserve_group(&self, address: &[u8], flags: Flags) -> Result<u64> {
+        let _ = (address, flags);
+        Err(Errno::ENOSYS)
+    }
+    /// Joins the group that has this number. The outcome is an event about `object`: `JoinComplete`, or
+    /// an error. After a failure the number is still to be given back with [`Endpoint::leave`].
+    fn join(&self, group: u64, object: usize, context: usize) -> Result<()> {
+        let _ = (group, object, context);
+        Err(Errno::ENOSYS)
+    }
+    /// Leaves a group, also one that has not been joined yet; events about it are dropped. The
+    /// endpoint's close leaves all of them.
+    fn leave(&self, group: u64) {
+        let _ = group;
     }
 
     /// The local address in the endpoint's format, as `fi_getname` returns it.

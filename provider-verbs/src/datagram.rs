@@ -3,6 +3,7 @@
 mod address;
 mod engine;
 mod gids;
+mod groups;
 mod header;
 mod peers;
 mod watch;
@@ -28,6 +29,7 @@ use fabric_core::{
     flags::{Flags, Mode},
     fork::Owner,
     lock::{Access, Guarded, Lock},
+    log::Subsys,
     mem::Buffers,
     op::{AtomicOp, Descs, RecvOp, RmaOp, SendOp},
     options::{self, Sizes},
@@ -43,6 +45,8 @@ use crate::{
 pub(crate) use address::LEN as ADDRESS_LEN;
 pub use address::{DatagramAddress, DatagramAddresses};
 use engine::{Bounds, Datagrams};
+pub(crate) use groups::address_of;
+use groups::{Groups, group_at};
 use watch::Watch;
 
 /// How long closing waits for what the application believes sent, which depends on no peer.
@@ -111,6 +115,10 @@ impl<L: Lock> VerbsDatagramEndpoint<L> {
     fn engine(&self) -> Access<'_, L, Datagrams<L>> {
         self.engine.lock()
     }
+
+    fn groups(&self) -> Result<Arc<Groups>> {
+        self.engine().groups().cloned().ok_or(Errno::EOPNOTSUPP)
+    }
 }
 
 /// What an endpoint of a device keeps to. Beyond the device's limits is `EINVAL`.
@@ -139,6 +147,7 @@ fn bounds(info: &Info, device: &Device) -> Result<(Bounds, Sizes)> {
         message: sizes.max_msg,
         prefixed: (info.mode | of_rx).contains(Mode::MSG_PREFIX),
         sources: info.caps.contains(Flags::SOURCE),
+        groups: info.caps.contains(Flags::MULTICAST),
     };
     Ok((bounds, sizes))
 }
@@ -154,6 +163,7 @@ impl<L: Lock> Endpoint for VerbsDatagramEndpoint<L> {
     type SharedReceive = NoSharedReceive;
 
     const AUTONOMOUS: bool = true;
+    const GROUPS: bool = true;
 
     fn open(
         domain: &Arc<Domain>,
@@ -204,8 +214,16 @@ impl<L: Lock> Endpoint for VerbsDatagramEndpoint<L> {
     }
 
     fn bind_eq(self: &Arc<Self>, eq: &Arc<EventQueue>) -> Result<()> {
-        let watch: Weak<dyn Drive> = Arc::<Watch>::downgrade(&self.watch);
-        self.bindings.bind_driving_eq(eq, watch)
+        match self.engine().groups() {
+            Some(groups) => {
+                let joining: Weak<dyn Drive> = Arc::<Groups>::downgrade(groups);
+                self.bindings.bind_driving_eq(eq, joining)
+            }
+            None => {
+                let watch: Weak<dyn Drive> = Arc::<Watch>::downgrade(&self.watch);
+                self.bindings.bind_driving_eq(eq, watch)
+            }
+        }
     }
 
     fn enable(self: &Arc<Self>) -> Result<()> {
@@ -234,6 +252,42 @@ impl<L: Lock> Endpoint for VerbsDatagramEndpoint<L> {
         engine.close();
         drop(engine);
         self.bindings.release();
+    }
+
+    fn reserve_group(&self, address: &[u8], flags: Flags) -> Result<u64> {
+        self.bindings.eq()?;
+        let address = DatagramAddress::read(address).ok_or(Errno::EINVAL)?;
+        let group = group_at(&address).inspect_err(|_| {
+            fabric_core::warn!(NAME, Subsys::EpCtrl, "join: {address} is no multicast group");
+        })?;
+        let ways = Flags::SEND | Flags::RECV;
+        let wanted = if flags.is_empty() { self.caps & ways } else { flags };
+        if !(self.caps & ways).contains(wanted) {
+            return Err(Errno::EINVAL);
+        }
+        self.groups()?.reserve(group, wanted)
+    }
+
+    fn join(&self, group: u64, object: usize, context: usize) -> Result<()> {
+        let groups = self.groups()?;
+        let like = groups.address(group)?;
+        let device = self.bindings.domain().common::<Opened>(|| Err(Errno::EINVAL))?.device.clone();
+        let from = device.address(&like).ok_or_else(|| {
+            let name = &device.name;
+            fabric_core::warn!(
+                NAME,
+                Subsys::EpCtrl,
+                "join: groups are joined by the connection manager, which needs an IP address of {name}"
+            );
+            Errno::EADDRNOTAVAIL
+        })?;
+        groups.join(group, from, self.bindings.eq()?, object, context)
+    }
+
+    fn leave(&self, group: u64) {
+        if let Ok(groups) = self.groups() {
+            groups.leave(group);
+        }
     }
 
     fn name(&self) -> Result<Vec<u8>> {

@@ -74,6 +74,8 @@ pub(crate) struct Limits {
     pub(crate) cqs: u32,
     pub(crate) regions: u32,
     pub(crate) srqs: u32,
+    /// Multicast groups.
+    pub(crate) groups: u32,
     pub(crate) mtu: u32,
 }
 
@@ -123,6 +125,7 @@ impl Limits {
             cqs: positive(device.max_cq),
             regions: positive(device.max_mr),
             srqs: positive(device.max_srq),
+            groups: positive(device.max_mcast_grp),
             // The codes 1 to 5 stand for 256 to 4096.
             mtu: 128 << port.active_mtu.clamp(1, 5),
         }
@@ -358,6 +361,19 @@ impl Device {
     pub(crate) fn open(&self) -> Result<Context> {
         let contexts = contexts(tables().map_err(|_| Errno::ENODEV)?)?;
         contexts.into_iter().find(|context| context.name() == self.name).ok_or(Errno::ENODEV)
+    }
+
+    /// An address that the connection manager knows the port by, of the family of `like` if there is one.
+    pub(crate) fn address(&self, like: &SocketAddress) -> Option<SocketAddress> {
+        let ports = ports();
+        let port =
+            ports.iter().find(|port| port.device == self.name && port.number == self.port)?;
+        let here = |host: &&HostAddress| {
+            host.up && port.is_on(&host.interface) && !host.address.is_loopback()
+        };
+        let hosts = host_addresses().ok()?;
+        let same = hosts.iter().filter(here).find(|host| host.address.family() == like.family());
+        same.or_else(|| hosts.iter().find(here)).map(|host| host.address)
     }
 
     /// The device of a name, for datagrams.

@@ -109,6 +109,8 @@ def ours():
     yield program("endings", "verbs $VM_ADDR")
     yield program("connections", "verbs $VM_ADDR 2000", always=False, seconds=1800)
     yield Job("costs", f"{sys.executable} tests/vm/cost.py", build=costs, always=False, seconds=1800)
+    for group in ("ff0e::7", "224.1.2.3"):
+        yield program("groups", f"{group} $VM_A_DEV $VM_B_DEV", about=group, hosts=2)
     addresses = "$VM_A_ADDR $VM_B_ADDR $VM_A_NETDEV"
     yield program("link", f"'verbs;ofi_rxm' {addresses}", hosts=2, always=False, seconds=600)
 
@@ -134,10 +136,11 @@ def conformance(provider, endpoint, *cases, hosts=1, **fields):
     )
 
 
-def program(name, words, **fields):
+def program(name, words, about=None, **fields):
     """A program of tests/c/verbs on this build."""
+    title = f"{name}, {about}" if about else name
     return Job(
-        f"{name}{between(fields.get('hosts', 1))}",
+        f"{title}{between(fields.get('hosts', 1))}",
         f"build/verbs-{name} {words}",
         libraries=("percale",),
         build=functools.partial(compiled, name),

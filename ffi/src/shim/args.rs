@@ -184,6 +184,13 @@ pub(super) fn call_flags(flags: u64) -> Result<Flags> {
     Ok(flags)
 }
 
+/// The same for messages, which may go to the groups of endpoints of type `E`.
+#[inline]
+pub(super) fn send_flags<E: Endpoint>(flags: u64) -> Result<Flags> {
+    let to_group = Flags::from_bits_retain(flags) & Flags::MULTICAST;
+    if E::GROUPS { Ok(call_flags(flags & !to_group.bits())? | to_group) } else { call_flags(flags) }
+}
+
 /// A transmit that completes with `context`.
 #[inline]
 pub(super) fn transmit(dest: fi_addr_t, context: *mut c_void, flags: Flags) -> TxMeta {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fabric_core::{Errno, Result, api::Endpoint, log::Subsys};
 
-use super::{addresses, options, payload::EpObject};
+use super::{addresses, group, options, payload::EpObject};
 use crate::{
     abi::{
         fid::{fid, fid_ep},
@@ -16,7 +16,7 @@ use crate::{
     panic::{guard, status},
 };
 
-/// The table of endpoints of type `E`. Groups (`fi_join`) are not supported.
+/// The table of endpoints of type `E`.
 pub(super) const fn table<E: Endpoint>() -> *mut fi_ops_cm {
     super::table(
         const {
@@ -27,6 +27,7 @@ pub(super) const fn table<E: Endpoint>() -> *mut fi_ops_cm {
                 connect: connect::<E>,
                 accept: accept::<E>,
                 shutdown: shutdown::<E>,
+                join: if E::GROUPS { group::join::<E> } else { fi_ops_cm::UNSUPPORTED.join },
                 ..fi_ops_cm::UNSUPPORTED
             }
         },

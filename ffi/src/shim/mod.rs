@@ -18,6 +18,7 @@ pub mod eq;
 mod eq_entry;
 mod error;
 pub mod fabric;
+mod group;
 pub mod mr;
 pub mod msg;
 mod options;

@@ -11,8 +11,8 @@ use fabric_core::{
 
 use super::{
     args::{
-        Local, Receiver, call, call_flags, inject as injected, message, piece, receive, transmit,
-        with_data,
+        Local, Receiver, call, call_flags, inject as injected, message, piece, receive, send_flags,
+        transmit, with_data,
     },
     payload::EpObject,
 };
@@ -196,7 +196,7 @@ unsafe extern "C" fn sendmsg<E: Endpoint>(
     unsafe {
         call(ep, |ep: &E| {
             let msg = message(msg)?;
-            let meta = transmit(msg.addr, msg.context, call_flags(flags)?);
+            let meta = transmit(msg.addr, msg.context, send_flags::<E>(flags)?);
             post_send(
                 ep,
                 Local::array(msg.msg_iov, msg.desc, msg.iov_count)?,

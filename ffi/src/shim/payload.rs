@@ -200,6 +200,15 @@ impl<E: Endpoint> Default for Bound<E> {
     }
 }
 
+/// A multicast group that an endpoint is a member of.
+#[derive(Debug)]
+pub struct GroupObject<E: Endpoint> {
+    /// The endpoint.
+    pub ep: Arc<E>,
+    /// The number that the endpoint knows it by.
+    pub number: u64,
+}
+
 /// An open shared receive context.
 pub struct SrxObject<E: Endpoint> {
     /// The context.

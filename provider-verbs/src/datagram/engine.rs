@@ -24,6 +24,7 @@ use fabric_core::{
 use super::{
     address::DatagramAddress,
     gids::Gids,
+    groups::{GroupTargets, Groups},
     peers::Peers,
     watch::{Place, Watch},
 };
@@ -68,6 +69,8 @@ pub(crate) struct Bounds {
     pub(crate) prefixed: bool,
     /// Completions name the sender.
     pub(crate) sources: bool,
+    /// Multicast groups can be joined.
+    pub(crate) groups: bool,
 }
 
 /// A send that the device has.
@@ -114,10 +117,12 @@ pub(crate) struct Datagrams<L: Lock> {
     service: u16,
     bounds: Bounds,
     peers: Peers,
+    groups: Option<Arc<Groups>>,
+    to_groups: GroupTargets,
     address: DatagramAddress,
     /// Room for headers, where the application leaves none.
     headers: Option<Packets>,
-    qp: UdQp,
+    qp: Arc<UdQp>,
     comp: Arc<CompChannel>,
     /// What a thread sleeps on: completions, the device, the bell.
     sleep: WaitSet,
@@ -147,7 +152,11 @@ impl<L: Lock> Datagrams<L> {
             pieces: bounds.pieces,
             inline: bounds.inline as u32,
         };
-        let qp = UdQp::new(&pd, cq, port, &cap)?;
+        let qp = Arc::new(UdQp::new(&pd, cq, port, &cap)?);
+        let groups = match bounds.groups {
+            true => Some(Groups::new(context.tables(), &pd, &qp, port, watch.clone())?),
+            false => None,
+        };
         let (place, sleep) = (watch.place(qp.number())?, WaitSet::new()?);
         for (token, fd) in (0..).zip([comp.fd(), watch.fd(), place.bell()]) {
             sleep.add(fd, token)?;
@@ -182,6 +191,8 @@ impl<L: Lock> Datagrams<L> {
             service: 0,
             bounds,
             peers: Peers::new(pd.clone(), gids, port),
+            groups,
+            to_groups: GroupTargets::default(),
             address,
             headers,
             qp,
@@ -206,12 +217,21 @@ impl<L: Lock> Datagrams<L> {
     pub(super) fn close(&mut self) {
         self.enabled = false;
         self.place.set_eq(None);
+        if let Some(groups) = &self.groups {
+            groups.close();
+        }
+        self.to_groups = GroupTargets::default();
         // Nothing is left to be told of, whatever becomes of the queue pair.
         let _ = self.qp.reset();
         self.sends.clear();
         self.untold = 0;
         self.receives.clear();
         self.peers.clear();
+    }
+
+    /// The groups that it is a member of, if there can be any.
+    pub(super) const fn groups(&self) -> Option<&Arc<Groups>> {
+        self.groups.as_ref()
     }
 
     /// Where peers send to.
@@ -271,9 +291,15 @@ impl<L: Lock> Datagrams<L> {
             immediate: op.meta.cq_data().map(|data| data as u32),
             flags,
         };
-        let target = self.peers.target(op.meta.dest)?;
-        self.qp.post_send(&work, &target.way, target.number).map_err(full)?;
-        let way = target.way.clone();
+        let (way, number) = if op.meta.flags.contains(Flags::MULTICAST) {
+            let target = self.to_groups.get(self.groups.as_deref(), op.meta.dest)?;
+            (&target.way, target.number)
+        } else {
+            let target = self.peers.target(op.meta.dest)?;
+            (&target.way, target.number)
+        };
+        self.qp.post_send(&work, way, number).map_err(full)?;
+        let way = way.clone();
         self.note(Sent { interest, bytes, _way: way }, told);
         Ok(())
     }

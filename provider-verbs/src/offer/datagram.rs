@@ -1,7 +1,7 @@
 //! SETUP. What verbs offers for datagrams: one offer for each port that is up, whether it has an IP
 //! address or not.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use fabric_core::{
     attr::{DomainAttr, EpAttr, EpType, Info, RxAttr, TxAttr, addr_format, protocol},
@@ -13,7 +13,7 @@ use fabric_core::{
 use super::{DOMAIN, TX_OP_FLAGS, offered_size};
 use crate::{
     NAME,
-    datagram::{ADDRESS_LEN, DatagramAddress, domain_name},
+    datagram::{ADDRESS_LEN, DatagramAddress, address_of, domain_name},
     device::{Device, PIECES},
     sys::HEADER,
 };
@@ -21,7 +21,8 @@ use crate::{
 const TX: Flags = Flags::MSG.union(Flags::SEND);
 const RX: Flags = Flags::MSG.union(Flags::RECV);
 /// For programs that ask for it.
-const EXTENSIONS: Flags = Flags::SOURCE;
+const EXTENSIONS: Flags = Flags::SOURCE.union(GROUPS);
+const GROUPS: Flags = Flags::MULTICAST;
 
 /// What a datagram endpoint can do.
 pub(crate) const DATAGRAM_CAPS: Flags = TX.union(RX).union(DOMAIN).union(EXTENSIONS);
@@ -33,7 +34,8 @@ const MODE: Mode = Mode::MSG_PREFIX.union(Mode::RX_CQ_DATA);
 pub(super) fn datagram_offers(request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
     let devices = crate::device::datagram_ports()?;
     let own = own_address(request)?;
-    Ok(devices.iter().map(|device| offer(device, own, request)).collect())
+    let group = group(request);
+    Ok(devices.iter().map(|device| offer(device, own, group, request)).collect())
 }
 
 /// Whether a request that leaves the type of endpoint open names addresses that are none of datagrams.
@@ -65,11 +67,25 @@ fn own_address(request: &Request<'_>) -> Result<DatagramAddress, Box<Rejection>>
     Ok(own)
 }
 
-pub(super) fn offer(device: &Arc<Device>, own: DatagramAddress, request: &Request<'_>) -> Info {
+/// The multicast group that a request names as its destination.
+fn group(request: &Request<'_>) -> Option<DatagramAddress> {
+    let node = request.node.filter(|_| !request.names_source())?;
+    let ip = node.parse::<IpAddr>().ok()?;
+    ip.is_multicast().then(|| address_of(ip))
+}
+
+pub(super) fn offer(
+    device: &Arc<Device>,
+    own: DatagramAddress,
+    group: Option<DatagramAddress>,
+    request: &Request<'_>,
+) -> Info {
     let limits = &device.limits;
     let hints = request.hints;
     let of = |pick: fn(&Info) -> Flags| hints.map_or(Flags::empty(), pick);
     let asked = of(|hints| hints.caps | hints.rx.as_ref().map_or(Flags::empty(), |rx| rx.caps));
+    let asked = if limits.groups == 0 { asked - GROUPS } else { asked };
+    let tx_caps = TX | (asked & GROUPS);
     let rx_caps = RX | (asked & EXTENSIONS);
     // Programs that leave no room for the header get it out of their way.
     let mode = hints.map_or(MODE, |hints| {
@@ -83,14 +99,14 @@ pub(super) fn offer(device: &Arc<Device>, own: DatagramAddress, request: &Reques
     let tx_size = hints.and_then(|hints| hints.tx.as_ref()).map_or(0, |tx| tx.size);
     let rx_size = hints.and_then(|hints| hints.rx.as_ref()).map_or(0, |rx| rx.size);
     Info {
-        caps: TX | rx_caps | DOMAIN,
+        caps: tx_caps | rx_caps | DOMAIN,
         mode,
         addr_format: addr_format::IB_UD,
         src_addr: own.to_bytes().to_vec(),
-        dest_addr: Vec::new(),
+        dest_addr: group.map(|group| group.to_bytes().to_vec()).unwrap_or_default(),
         tx: Some(TxAttr {
-            caps: TX,
-            op_flags: TX_OP_FLAGS,
+            caps: tx_caps,
+            op_flags: TX_OP_FLAGS | (tx_caps & GROUPS),
             msg_order: Order::SAS,
             inject_size: inject,
             size: offered_size(known::VERBS_TX_SIZE.size(), tx_size, limits),

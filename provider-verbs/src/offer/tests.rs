@@ -41,7 +41,7 @@ fn offers_are_those_of_the_code() {
 }
 
 fn datagrams(device: &Arc<Device>, asks: &Request<'_>) -> Info {
-    datagram::offer(device, DatagramAddress::default(), asks)
+    datagram::offer(device, DatagramAddress::default(), None, asks)
 }
 
 /// Messages wait for their receives, but on iWARP; and data with writes takes receives, so that programs

@@ -11,6 +11,7 @@ use super::{
     abi::ibv_qp,
     cm_abi::*,
     context::claim,
+    group::GroupWay,
     ifaddrs::{address, storage},
     last,
     queue::Qp,
@@ -52,6 +53,8 @@ pub(crate) struct CmEvent {
     /// Of a request: reads and atomic operations that may be in flight to the peer, and those of the
     /// peer that are to be served.
     pub(crate) reads: (u8, u8),
+    /// Of a group that has been joined: the way there.
+    pub(crate) group: Option<GroupWay>,
 }
 
 impl CmEvents {
@@ -95,12 +98,16 @@ impl CmEvents {
         } else {
             Vec::new()
         };
+        let group = (kind == RDMA_CM_EVENT_MULTICAST_JOIN).then(|| {
+            // SAFETY: this kind of event has the datagram's arm.
+            GroupWay::of(unsafe { &event.param.ud })
+        });
         let request = requested.then(|| CmId { events: self.clone(), raw: event.id, qp: None });
         let status = event.status;
         // SAFETY: the event from above, once.
         let _ = unsafe { (self.tables.cm.rdma_ack_cm_event)(raw) };
         let reads = (conn.initiator_depth, conn.responder_resources);
-        Ok(CmEvent { kind, status, word: word.addr() as u64, request, data, reads })
+        Ok(CmEvent { kind, status, word: word.addr() as u64, request, data, reads, group })
     }
 }
 
@@ -182,16 +189,25 @@ impl fmt::Debug for CmId {
 impl CmId {
     /// Makes one. Events name `word`.
     pub(crate) fn new(events: &Arc<CmEvents>, word: u64) -> Result<Self> {
+        Self::of_space(events, word, RDMA_PS_TCP)
+    }
+
+    /// The same for what is no connection (`RDMA_PS_*`).
+    pub(super) fn of_space(events: &Arc<CmEvents>, word: u64, space: u32) -> Result<Self> {
         let mut raw: *mut rdma_cm_id = core::ptr::null_mut();
         let word = core::ptr::without_provenance_mut(word as usize);
         let create = events.tables.cm.rdma_create_id;
         // SAFETY: a live channel, and room for the answer.
-        set(unsafe { create(events.raw, &raw mut raw, word, RDMA_PS_TCP) })?;
+        set(unsafe { create(events.raw, &raw mut raw, word, space) })?;
         Ok(Self { events: events.clone(), raw, qp: None })
     }
 
-    fn tables(&self) -> &'static Tables {
+    pub(super) fn tables(&self) -> &'static Tables {
         self.events.tables
+    }
+
+    pub(super) const fn raw(&self) -> *mut rdma_cm_id {
+        self.raw
     }
 
     /// Has the identifier's events come to another channel, with another word.

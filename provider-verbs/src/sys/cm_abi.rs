@@ -9,7 +9,7 @@
 use core::ffi::{c_int, c_uint, c_void};
 
 use super::abi::{
-    c_struct, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_srq,
+    c_struct, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_srq,
 };
 
 c_struct! {
@@ -77,6 +77,16 @@ c_struct! {
 }
 
 c_struct! {
+    pub struct rdma_ud_param {
+        pub private_data: *const c_void,
+        pub private_data_len: u8,
+        pub ah_attr: ibv_ah_attr,
+        pub qp_num: u32,
+        pub qkey: u32,
+    }
+}
+
+c_struct! {
     pub struct rdma_cm_event {
         pub id: *mut rdma_cm_id,
         pub listen_id: *mut rdma_cm_id,
@@ -86,15 +96,16 @@ c_struct! {
     }
 }
 
-/// What an event says beyond its kind. The datagram's arm is the longer one.
+/// What an event says beyond its kind.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub union rdma_cm_event_param {
     pub conn: rdma_conn_param,
-    pub ud: [u64; 7],
+    pub ud: rdma_ud_param,
 }
 
 pub const RDMA_PS_TCP: c_uint = 0x0106;
+pub const RDMA_PS_UDP: c_uint = 0x0111;
 
 pub const RDMA_CM_EVENT_ADDR_RESOLVED: c_uint = 0;
 pub const RDMA_CM_EVENT_ADDR_ERROR: c_uint = 1;
@@ -107,3 +118,5 @@ pub const RDMA_CM_EVENT_REJECTED: c_uint = 8;
 pub const RDMA_CM_EVENT_ESTABLISHED: c_uint = 9;
 pub const RDMA_CM_EVENT_DISCONNECTED: c_uint = 10;
 pub const RDMA_CM_EVENT_DEVICE_REMOVAL: c_uint = 11;
+pub const RDMA_CM_EVENT_MULTICAST_JOIN: c_uint = 12;
+pub const RDMA_CM_EVENT_MULTICAST_ERROR: c_uint = 13;

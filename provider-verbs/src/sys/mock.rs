@@ -315,22 +315,27 @@ fn ring(context: usize) {
 
 /// An event of the newest identifier, on its channel.
 pub(crate) fn event(kind: c_uint, status: c_int, data: &[u8]) {
+    let mut conn = rdma_conn_param::zeroed();
+    let data: &'static [u8] = Box::leak(data.to_vec().into_boxed_slice());
+    (conn.private_data, conn.private_data_len) = (data.as_ptr().cast(), data.len() as u8);
+    send_event(kind, status, rdma_cm_event_param { conn });
+}
+
+/// An event of the newest identifier, which is about the group with this identifier.
+pub(crate) fn group_event(kind: c_uint, status: c_int, group: [u8; 16]) {
+    let mut ud = rdma_ud_param::zeroed();
+    (ud.ah_attr.is_global, ud.ah_attr.port_num, ud.ah_attr.dlid) = (1, 1, 0xc001);
+    ud.ah_attr.grh.dgid = ibv_gid(group);
+    ud.qp_num = 0xff_ffff;
+    send_event(kind, status, rdma_cm_event_param { ud });
+}
+
+fn send_event(kind: c_uint, status: c_int, param: rdma_cm_event_param) {
     let id = with(|state| state.words.get(&0).copied()).unwrap_or(0);
     let id: *mut rdma_cm_id = core::ptr::with_exposed_provenance_mut(id as usize);
-    let mut event = rdma_cm_event {
-        id,
-        listen_id: id,
-        event: kind,
-        status,
-        param: rdma_cm_event_param { ud: [0; 7] },
-    };
-    let mut param = rdma_conn_param::zeroed();
-    let data: &'static [u8] = Box::leak(data.to_vec().into_boxed_slice());
-    (param.private_data, param.private_data_len) = (data.as_ptr().cast(), data.len() as u8);
-    event.param = rdma_cm_event_param { conn: param };
+    let event = object(rdma_cm_event { id, listen_id: id, event: kind, status, param });
     // SAFETY: the newest identifier lives.
     let channel = unsafe { (*id).channel };
-    let event = object(event);
     with(|state| {
         state.events.entry(channel.addr()).or_default().push_back(event.expose_provenance());
     });

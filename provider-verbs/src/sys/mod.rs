@@ -7,6 +7,7 @@ pub mod abi;
 mod cm;
 pub mod cm_abi;
 mod context;
+mod group;
 mod ifaddrs;
 #[cfg(test)]
 pub(crate) mod mock;
@@ -20,6 +21,7 @@ mod words;
 
 pub(crate) use cm::{CmEvent, CmEvents, CmId, ConnParam};
 pub(crate) use context::{About, AsyncEvent, Context, OwnContext, contexts};
+pub(crate) use group::{GroupWay, Membership};
 pub(crate) use ifaddrs::{HostAddress, host_addresses};
 pub(crate) use objects::{CompChannel, Cq, Mr, Pd, Srq};
 pub(crate) use packets::Packets;

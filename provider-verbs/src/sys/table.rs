@@ -100,6 +100,8 @@ table! {
         ) -> c_int;
         fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah;
         fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int;
+        fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int;
+        fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int;
         fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
         fn ibv_ack_async_event(event: *mut ibv_async_event);
     }
@@ -143,6 +145,12 @@ table! {
         fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int;
         fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int;
         fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int;
+        fn rdma_join_multicast(
+            id: *mut rdma_cm_id,
+            address: *mut libc::sockaddr,
+            context: *mut c_void,
+        ) -> c_int;
+        fn rdma_leave_multicast(id: *mut rdma_cm_id, address: *mut libc::sockaddr) -> c_int;
     }
 }
 

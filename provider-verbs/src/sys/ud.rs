@@ -57,6 +57,10 @@ impl AddressHandle {
             attr.grh.dgid = ibv_gid(gid);
             (attr.grh.sgid_index, attr.grh.hop_limit) = (way.own, HOPS);
         }
+        Self::raw(pd, attr)
+    }
+
+    pub(super) fn raw(pd: &Arc<Pd>, mut attr: ibv_ah_attr) -> Result<Self> {
         let ibv = &pd.context().tables().ibv;
         // SAFETY: a live domain; the attributes are ours.
         let raw = unsafe { (ibv.ibv_create_ah)(pd.raw(), &raw mut attr) };
@@ -114,6 +118,14 @@ impl UdQp {
             return Err(Errno::EOPNOTSUPP);
         };
         Ok(Self { raw, post_send, post_recv, port, cq, pd: pd.clone() })
+    }
+
+    pub(super) const fn raw(&self) -> *mut ibv_qp {
+        self.raw
+    }
+
+    pub(super) const fn pd(&self) -> &Arc<Pd> {
+        &self.pd
     }
 
     /// Where it completes.

@@ -47,7 +47,7 @@ pub fn structs() -> Vec<Struct> {
             ibv_port_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_srq_attr, ibv_srq_init_attr,
             ibv_global_route, ibv_ah_attr, ibv_ah, ibv_qp_attr, ibv_async_event;
         cm_abi: rdma_event_channel, rdma_ib_addr, rdma_addr, rdma_route, rdma_cm_id,
-            rdma_conn_param, rdma_cm_event;
+            rdma_conn_param, rdma_ud_param, rdma_cm_event;
     }
 }
 
@@ -69,10 +69,11 @@ pub fn numbers() -> Vec<(&'static str, i64)> {
             IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR,
             IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, IBV_EVENT_SRQ_ERR,
             IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_PATH_MIG_ERR, IBV_EVENT_SM_CHANGE;
-        cm_abi: RDMA_PS_TCP, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ADDR_ERROR,
+        cm_abi: RDMA_PS_TCP, RDMA_PS_UDP, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ADDR_ERROR,
             RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_ROUTE_ERROR,
             RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_ERROR,
             RDMA_CM_EVENT_UNREACHABLE, RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ESTABLISHED,
-            RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_DEVICE_REMOVAL;
+            RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_DEVICE_REMOVAL,
+            RDMA_CM_EVENT_MULTICAST_JOIN, RDMA_CM_EVENT_MULTICAST_ERROR;
     }
 }

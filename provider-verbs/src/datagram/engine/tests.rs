@@ -1,24 +1,31 @@
 //! The engine of datagrams on a device that does what the tests say.
 
-use std::sync::Arc;
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
 use fabric_core::{
     attr::{AvType, CqFormat, WaitObj},
     completion::{CompletionQueue, Counter, CounterAttr, CqBinding, EntryBuf},
-    eq::{EqAttr, Event, EventQueue},
+    eq::{ControlEvent, Drive, EqAttr, Event, EventQueue},
     lock::SafeLock,
     op::{ADDR_UNSPEC, IoVec, TxMeta},
 };
 
 use super::*;
 use crate::{
-    datagram::{DatagramAddresses, VerbsDatagramEndpoint},
+    datagram::{
+        DatagramAddresses, VerbsDatagramEndpoint,
+        groups::{self, group_at},
+    },
     device::Limits,
     sys::{
         abi::{
             IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, IBV_EVENT_QP_FATAL,
             IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR,
         },
+        cm_abi::{RDMA_CM_EVENT_MULTICAST_ERROR, RDMA_CM_EVENT_MULTICAST_JOIN},
         mock::{self, RXE},
     },
 };
@@ -52,6 +59,7 @@ impl Bench {
             message: 1024,
             prefixed,
             sources: true,
+            groups: true,
         };
         let (device, pd) = (Arc::new(device), Pd::new(context).unwrap());
         let watch = Watch::new(device.clone(), context).unwrap();
@@ -327,4 +335,93 @@ fn a_queue_pair_that_does_not_start_again() {
     assert_eq!(failed, [(0, Errno::ETRUNC), (1, Errno::EIO), (2, Errno::EIO)]);
     assert_eq!(bench.recv(3, ROOM).unwrap_err(), Errno::EIO);
     assert_eq!(bench.engine.owes(), 0);
+}
+
+const GROUP: [u8; 16] = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+
+/// A group is sent to and received from once it has been joined, as it was joined for.
+#[test]
+fn groups_are_joined_and_left() {
+    let address = DatagramAddress { gid: GROUP, ..DatagramAddress::default() };
+    let (group, from) = (group_at(&address).unwrap(), Ipv4Addr::new(10, 0, 0, 1));
+    let from = SocketAddr::from((from, 0)).into();
+    for (flags, sends, receives) in [
+        (Flags::SEND | Flags::RECV, true, true),
+        (Flags::SEND, true, false),
+        (Flags::RECV, false, true),
+    ] {
+        let mut bench = Bench::new(8, true);
+        let groups = bench.engine.groups().unwrap().clone();
+        let eq = EventQueue::open(&EqAttr::default()).unwrap();
+        let _bound = eq.bind_driven(Arc::<Groups>::downgrade(&groups)).unwrap();
+        let number = groups.reserve(group, flags).unwrap();
+        assert_eq!(bench.send(number, 1, Flags::MULTICAST, 8).unwrap_err(), Errno::EINVAL, "early");
+        mock::calls();
+        groups.join(number, from, eq.clone(), 77, 5).unwrap();
+        assert_eq!(mock::calls(), ["rdma_create_id", "rdma_bind_addr", "rdma_join_multicast"]);
+        assert_eq!(eq.read(Flags::empty()).unwrap_err(), Errno::EAGAIN);
+        mock::group_event(RDMA_CM_EVENT_MULTICAST_JOIN, 0, GROUP);
+        let event = ControlEvent { object: 77, context: 5, data: 0 };
+        let told = eq.read(Flags::empty()).unwrap();
+        assert!(matches!(told, Event::JoinComplete(told) if told == event), "{told:?}");
+        assert_eq!(mock::calls().contains(&"ibv_attach_mcast"), receives);
+        let sent = bench.send(number, 2, Flags::MULTICAST, 8);
+        assert_eq!(sent.is_ok(), sends);
+        if sends {
+            assert_eq!(mock::posted().0[0].to, groups::EVERYBODY);
+            assert_eq!(bench.send(0, 3, Flags::empty(), 8).unwrap_err(), Errno::EINVAL, "no peer");
+        }
+        mock::calls();
+        groups.leave(number);
+        let left = mock::calls();
+        assert!(left.contains(&"rdma_leave_multicast"), "{left:?}");
+        assert_eq!(left.contains(&"ibv_detach_mcast"), receives);
+        assert_eq!(bench.send(number, 4, Flags::MULTICAST, 8).unwrap_err(), Errno::EINVAL);
+        assert_eq!(groups.reserve(group, flags), Ok(number), "free again");
+        bench.engine.close();
+        assert_eq!(groups.reserve(group, flags).unwrap_err(), Errno::EOPBADSTATE);
+    }
+}
+
+/// What fails is told: by the call, or as an event; and a membership that the network ends.
+#[test]
+fn groups_that_are_not_joined() {
+    let mut bench = Bench::new(8, true);
+    let groups = bench.engine.groups().unwrap().clone();
+    let eq = EventQueue::open(&EqAttr::default()).unwrap();
+    let _bound = eq.bind_driven(Arc::<Groups>::downgrade(&groups)).unwrap();
+    let address = DatagramAddress { gid: GROUP, ..DatagramAddress::default() };
+    let from = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), 0)).into();
+    let flags = Flags::SEND | Flags::RECV;
+    let number = groups.reserve(group_at(&address).unwrap(), flags).unwrap();
+    for call in ["rdma_create_id", "rdma_bind_addr", "rdma_join_multicast"] {
+        mock::fail(call, &[libc::ENODEV]);
+        let joined = groups.join(number, from, eq.clone(), 77, 5);
+        assert_eq!(joined.unwrap_err(), Errno::new(libc::ENODEV), "{call}");
+    }
+    let failed = |eq: &EventQueue| {
+        assert_eq!(eq.read(Flags::empty()).unwrap_err(), Errno::EAVAIL);
+        let error = eq.read_error(Flags::empty()).unwrap();
+        (error.object, error.context, error.err)
+    };
+    groups.join(number, from, eq.clone(), 77, 5).unwrap();
+    mock::group_event(RDMA_CM_EVENT_MULTICAST_ERROR, -libc::ETIMEDOUT, GROUP);
+    assert_eq!(failed(&eq), (77, 5, Errno::ETIMEDOUT));
+    groups.leave(number);
+    for call in ["ibv_attach_mcast", "ibv_create_ah"] {
+        let number = groups.reserve(group_at(&address).unwrap(), flags).unwrap();
+        groups.join(number, from, eq.clone(), 77, 5).unwrap();
+        mock::fail(call, &[libc::ENOMEM]);
+        mock::group_event(RDMA_CM_EVENT_MULTICAST_JOIN, 0, GROUP);
+        assert_eq!(failed(&eq), (77, 5, Errno::ENOMEM), "{call}");
+        assert_eq!(bench.send(number, 1, Flags::MULTICAST, 8).unwrap_err(), Errno::EINVAL);
+        groups.leave(number);
+    }
+    // Events that nobody has read go with the group.
+    let number = groups.reserve(group_at(&address).unwrap(), flags).unwrap();
+    groups.join(number, from, eq.clone(), 77, 5).unwrap();
+    mock::group_event(RDMA_CM_EVENT_MULTICAST_JOIN, 0, GROUP);
+    groups.drive();
+    groups.leave(number);
+    assert_eq!(eq.read(Flags::empty()).unwrap_err(), Errno::EAGAIN);
 }

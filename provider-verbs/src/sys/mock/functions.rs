@@ -124,6 +124,8 @@ plain! {
     ibv_destroy_qp(*mut ibv_qp) -> c_int = -1, 0;
     ibv_query_pkey(*mut ibv_context, u8, c_int, *mut u16) -> c_int = -1, 0;
     ibv_destroy_ah(*mut ibv_ah) -> c_int = -1, 0;
+    ibv_attach_mcast(*mut ibv_qp, *const ibv_gid, u16) -> c_int = -1, 0;
+    ibv_detach_mcast(*mut ibv_qp, *const ibv_gid, u16) -> c_int = -1, 0;
     rdma_get_devices(*mut c_int) -> *mut *mut ibv_context = NULL.cast(), NULL.cast();
     rdma_destroy_id(*mut rdma_cm_id) -> c_int = -1, 0;
     rdma_bind_addr(*mut rdma_cm_id, *mut libc::sockaddr) -> c_int = -1, 0;
@@ -137,6 +139,8 @@ plain! {
     rdma_disconnect(*mut rdma_cm_id) -> c_int = -1, 0;
     rdma_migrate_id(*mut rdma_cm_id, *mut rdma_event_channel) -> c_int = -1, 0;
     rdma_ack_cm_event(*mut rdma_cm_event) -> c_int = -1, 0;
+    rdma_join_multicast(*mut rdma_cm_id, *mut libc::sockaddr, *mut c_void) -> c_int = -1, 0;
+    rdma_leave_multicast(*mut rdma_cm_id, *mut libc::sockaddr) -> c_int = -1, 0;
 }
 
 unsafe extern "C" fn ibv_free_device_list(_: *mut *mut ibv_device) {}
@@ -152,6 +156,7 @@ unsafe extern "C" fn ibv_query_device(_: *mut ibv_context, attr: *mut ibv_device
     (told.max_sge, told.max_sge_rd) = (limits.sge, if limits.iwarp { 1 } else { limits.sge });
     (told.max_qp_rd_atom, told.max_qp_init_rd_atom) = (limits.reads, limits.reads);
     told.atomic_cap = limits.atomic;
+    told.max_mcast_grp = if limits.iwarp { 0 } else { 1024 };
     (told.max_srq, told.max_srq_wr, told.max_srq_sge) =
         (limits.srq.min(1024), limits.srq, limits.sge);
     // SAFETY: room for the answer.
@@ -394,6 +399,8 @@ pub(super) static TABLES: Tables = Tables {
         ibv_query_pkey,
         ibv_create_ah,
         ibv_destroy_ah,
+        ibv_attach_mcast,
+        ibv_detach_mcast,
         ibv_get_async_event,
         ibv_ack_async_event,
     },
@@ -416,5 +423,7 @@ pub(super) static TABLES: Tables = Tables {
         rdma_accept,
         rdma_reject,
         rdma_disconnect,
+        rdma_join_multicast,
+        rdma_leave_multicast,
     },
 };
