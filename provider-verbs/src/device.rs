@@ -16,7 +16,7 @@ use fabric_core::{
 
 use crate::{
     NAME, nic,
-    ports::{PortEntry, ports},
+    ports::{PortEntry, has_identifier, partition_of, partitions, place_of, ports},
     settings,
     sys::{
         CmEvents, CmId, Context, HostAddress, Missing, OwnContext, Pd, Tables,
@@ -175,6 +175,8 @@ pub(crate) fn datagram_ports() -> Result<Vec<Arc<Device>>, Box<Rejection>> {
             why.push(format!("{name} port {number} is left out by FI_VERBS_IFACE"));
         } else if !active {
             why.push(format!("{name} port {number} is down"));
+        } else if let Some(reason) = left_out(name, *number) {
+            why.push(reason);
         } else {
             match device(tables, name, *number) {
                 Ok(device) if device.datagram_inline.is_some() => devices.push(device),
@@ -184,6 +186,39 @@ pub(crate) fn datagram_ports() -> Result<Vec<Arc<Device>>, Box<Rejection>> {
         }
     }
     if devices.is_empty() { Err(nowhere(&ports, why)) } else { Ok(devices) }
+}
+
+/// Why settings leave a port out for datagrams, if they do.
+fn left_out(name: &str, number: u8) -> Option<String> {
+    let (index, chosen) = settings::gid();
+    if chosen && !has_identifier(name, number, index) {
+        return Some(format!(
+            "{name} port {number} has no identifier {index} (left out by FI_VERBS_GID_IDX)"
+        ));
+    }
+    outside(name, number)
+}
+
+/// Why a port is not in the partition that a setting names, if it is not.
+fn outside(name: &str, number: u8) -> Option<String> {
+    let wanted = settings::pkey()?;
+    let keys = partitions(name, number);
+    if place_of(wanted, &keys).is_some() {
+        return None;
+    }
+    let keys = keys.iter().filter(|key| **key != 0).map(|key| format!("{key:#06x}"));
+    let keys = keys.collect::<Vec<String>>().join(", ");
+    Some(format!(
+        "{name} port {number} is not in partition {wanted:#06x} but in {keys} (left out by \
+         FI_VERBS_PKEY)"
+    ))
+}
+
+/// Why an interface is not in that partition. Connections are in their interface's.
+fn interface_outside(interface: &str) -> Option<String> {
+    let (wanted, own) = (settings::pkey()?, partition_of(interface)?);
+    (place_of(wanted, &[own]).is_none())
+        .then(|| format!("{interface} is in partition {own:#06x} (left out by FI_VERBS_PKEY)"))
 }
 
 /// Whether a port is one of those that FI_VERBS_IFACE leaves in use, by the names of its interfaces and
@@ -270,6 +305,8 @@ fn place(
         skip(format!("{interface} of {name} is down"));
     } else if !port.active {
         skip(format!("{name} port {number} is down"));
+    } else if let Some(reason) = outside(name, *number).or_else(|| interface_outside(interface)) {
+        skip(reason);
     } else {
         match device(tables, name, *number) {
             Ok(device) => return Some(Place { device, address: *address }),

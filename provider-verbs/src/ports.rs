@@ -10,6 +10,8 @@ use std::{
 /// Entries of a table of identifiers without an interface after which the rest is not looked at.
 const GAP: usize = 16;
 
+const CLASS: &str = "/sys/class/infiniband";
+
 /// A port of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortEntry {
@@ -68,6 +70,39 @@ fn ports_in(class: &Path) -> Vec<PortEntry> {
         }
     }
     ports
+}
+
+/// The keys of a port's partitions, by their places; zero for a place without one.
+pub(crate) fn partitions(device: &str, port: u8) -> Vec<u16> {
+    partitions_in(&Path::new(CLASS).join(format!("{device}/ports/{port}/pkeys")))
+}
+
+fn partitions_in(folder: &Path) -> Vec<u16> {
+    let keys = (0..).map_while(|at: u16| line(&folder.join(at.to_string())));
+    keys.map(|key| hex(&key).unwrap_or(0)).collect()
+}
+
+/// The key of the partition that an interface is in; `None` for those of Ethernet.
+pub(crate) fn partition_of(interface: &str) -> Option<u16> {
+    hex(&line(&Path::new("/sys/class/net").join(interface).join("pkey"))?)
+}
+
+/// The place of a partition's key in a port's table. Keys of full and of limited members differ in one bit;
+/// the one that is wanted comes first.
+pub(crate) fn place_of(wanted: u16, keys: &[u16]) -> Option<u16> {
+    let same = |key: &u16| (key ^ wanted) & 0x7fff == 0;
+    let exact = keys.iter().position(|key| *key == wanted);
+    exact.or_else(|| keys.iter().position(same)).and_then(|at| u16::try_from(at).ok())
+}
+
+fn hex(text: &str) -> Option<u16> {
+    u16::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}
+
+/// Whether a port's table of global identifiers has something at a place, as far as the kernel says.
+pub(crate) fn has_identifier(device: &str, port: u8, index: u8) -> bool {
+    let path = Path::new(CLASS).join(format!("{device}/ports/{port}/gids/{index}"));
+    line(&path).is_some_and(|gid| gid.bytes().any(|digit| digit != b'0' && digit != b':'))
 }
 
 /// The interfaces of the addresses that the port's global identifiers are made of.
@@ -158,6 +193,20 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
+    }
+
+    #[test]
+    fn keys_of_partitions() {
+        for (wanted, keys, place) in [
+            (0xffff, &[0xffff_u16, 0x8001][..], Some(0)),
+            (0x8001, &[0xffff, 0x0001, 0x8001], Some(2)),
+            (0x0001, &[0xffff, 0, 0x8001], Some(2)),
+            (0x8002, &[0xffff, 0x8001], None),
+            (0xffff, &[], None),
+        ] {
+            assert_eq!(place_of(wanted, keys), place, "{wanted:x} in {keys:x?}");
+        }
+        assert_eq!((hex("0x8001"), hex("ffff"), hex("")), (Some(0x8001), Some(0xffff), None));
     }
 
     #[test]

@@ -14,6 +14,17 @@ pub(crate) fn interfaces() -> InterfaceFilter {
     known::VERBS_IFACE.text().and_then(|text| InterfaceFilter::parse(&text)).unwrap_or_default()
 }
 
+/// The key of the partition to use, if one is named.
+pub(crate) fn pkey() -> Option<u16> {
+    u16::try_from(known::VERBS_PKEY.size()).ok().filter(|key| *key != 0)
+}
+
+/// The entry of the table of global identifiers that endpoints and fabrics are named by, and whether it
+/// was chosen.
+pub(crate) fn gid() -> (u8, bool) {
+    (known::VERBS_GID_IDX.size() as u8, known::VERBS_GID_IDX.is_set())
+}
+
 /// The devices to use.
 pub(crate) fn devices() -> DeviceFilter {
     known::VERBS_DEVICE_NAME.text().map(|text| DeviceFilter::parse(&text)).unwrap_or_default()

@@ -99,6 +99,10 @@ def ours():
         yield fabric("dgram", ends, sizes="all", always=False, seconds=300)
     yield fabric("msg", alone, hosts=2)
     yield fabric("dgram", alone, hosts=2)
+    chosen = {"FI_VERBS_PKEY": "0xffff", "FI_VERBS_GID_IDX": "1"}
+    yield fabric("dgram", alone, about=", partition and identifier", environment=chosen)
+    yield refused("FI_VERBS_PKEY=0x8001", "not in partition 0x8001 but in 0xffff")
+    yield refused("FI_VERBS_GID_IDX=200", "no identifier 200", "-t FI_EP_DGRAM")
     yield fabric("rdm", alone, hosts=2, **rxm)
     many = {"always": False, "seconds": 3600}
     yield conformance("verbs", "dgram", **many)
@@ -109,10 +113,19 @@ def ours():
     yield program("endings", "verbs $VM_ADDR")
     yield program("connections", "verbs $VM_ADDR 2000", always=False, seconds=1800)
     yield Job("costs", f"{sys.executable} tests/vm/cost.py", build=costs, always=False, seconds=1800)
-    for group in ("ff0e::7", "224.1.2.3"):
-        yield program("groups", f"{group} $VM_A_DEV $VM_B_DEV", about=group, hosts=2)
+    yield program("groups", "224.1.2.3 $VM_A_DEV $VM_B_DEV", hosts=2)
     addresses = "$VM_A_ADDR $VM_B_ADDR $VM_A_NETDEV"
     yield program("link", f"'verbs;ofi_rxm' {addresses}", hosts=2, always=False, seconds=600)
+
+
+def refused(setting, reason, wish=""):
+    """Discovery finds nothing with a setting, and says why."""
+    listing = f"{setting} FI_LOG_LEVEL=warn fi_info -p verbs {wish} 2>&1"
+    return Job(
+        f"fi_info -p verbs, {setting}",
+        f"said=$({listing}); [ $? = 61 ] && echo \"$said\" | grep -m 1 '{reason}'",
+        libraries=("percale",),
+    )
 
 
 def conformance(provider, endpoint, *cases, hosts=1, **fields):
@@ -136,11 +149,10 @@ def conformance(provider, endpoint, *cases, hosts=1, **fields):
     )
 
 
-def program(name, words, about=None, **fields):
+def program(name, words, **fields):
     """A program of tests/c/verbs on this build."""
-    title = f"{name}, {about}" if about else name
     return Job(
-        f"{title}{between(fields.get('hosts', 1))}",
+        f"{name}{between(fields.get('hosts', 1))}",
         f"build/verbs-{name} {words}",
         libraries=("percale",),
         build=functools.partial(compiled, name),
@@ -221,7 +233,7 @@ def tests(package):
     return {"PROGRAMS": " ".join(programs)}
 
 
-def fabric(endpoint, libraries, provider="verbs", hosts=1, sizes=None, **fields):
+def fabric(endpoint, libraries, provider="verbs", hosts=1, sizes=None, about="", **fields):
     """The distribution's `fi_pingpong`; the libraries are those of server and client."""
     server, client = libraries
     # A datagram is as large as a packet.
@@ -230,6 +242,7 @@ def fabric(endpoint, libraries, provider="verbs", hosts=1, sizes=None, **fields)
     program = f"fi_pingpong -p '{provider}' -e {endpoint} -I 5 -S {sizes} -c"
     title = f"fi_pingpong {way}{between(hosts)}" + (", all sizes" if sizes == "all" else "")
     title += f" over {fields['link']}" if "link" in fields else ""
+    title += about
     return pair(title, program, CONTROL, hosts=hosts, libraries=libraries, **fields)
 
 

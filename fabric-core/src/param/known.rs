@@ -139,6 +139,11 @@ impl Known {
         self.parsed(parse::truth).unwrap_or(false)
     }
 
+    /// Whether somebody has set it, to what it may say.
+    pub fn is_set(&self) -> bool {
+        self.setting().is_some_and(|setting| setting.origin != Where::Default)
+    }
+
     /// The value as a size.
     pub fn size(&self) -> usize {
         self.parsed(parse::strict).unwrap_or(0)
@@ -245,7 +250,9 @@ known! {
     VERBS_DEVICE_NAME = "verbs" "FI_VERBS_DEVICE_NAME" Text Rule::Any, None,
         "comma list of the devices to use, or of what their names begin with; a leading ^ leaves them out";
     VERBS_GID_IDX = "verbs" "FI_VERBS_GID_IDX" Int Rule::Number(0, 255), Some("0"),
-        "entry of the device's table of global identifiers that fabrics are named after";
+        "entry of the device's table of global identifiers that fabrics and datagram endpoints are named after";
+    VERBS_PKEY = "verbs" "FI_VERBS_PKEY" Int Rule::Number(1, u16::MAX as i64), None,
+        "partition to use, by its key: devices and interfaces that are not in it are left out";
     VERBS_TX_SIZE = "verbs" "FI_VERBS_TX_SIZE" Size Rule::Number(1, VERBS_OPERATIONS), Some("384"),
         "transmit operations that may be outstanding; hints may ask for more";
     VERBS_RX_SIZE = "verbs" "FI_VERBS_RX_SIZE" Size Rule::Number(1, VERBS_OPERATIONS), Some("384"),

@@ -32,9 +32,11 @@ use crate::{
     NAME,
     device::Device,
     engine::{STRANGE, full, local},
+    ports::place_of,
+    settings,
     sys::{
-        AddressHandle, CompChannel, Cq, HEADER, Packets, Pd, Pieces, QpCap, RecvWork, SendWork,
-        UdQp, What,
+        AddressHandle, CompChannel, Context, Cq, HEADER, Packets, Pd, Pieces, QpCap, RecvWork,
+        SendWork, UdQp, What,
         abi::{IBV_SEND_INLINE, IBV_SEND_SIGNALED},
     },
 };
@@ -152,7 +154,8 @@ impl<L: Lock> Datagrams<L> {
             pieces: bounds.pieces,
             inline: bounds.inline as u32,
         };
-        let qp = Arc::new(UdQp::new(&pd, cq, port, &cap)?);
+        let partition = partition(context, port, settings::pkey())?;
+        let qp = Arc::new(UdQp::new(&pd, cq, (port, partition), &cap)?);
         let groups = match bounds.groups {
             true => Some(Groups::new(context.tables(), &pd, &qp, port, watch.clone())?),
             false => None,
@@ -170,7 +173,7 @@ impl<L: Lock> Datagrams<L> {
             gid: gids.own(),
             number: qp.number(),
             lid: context.port(port)?.lid,
-            pkey: context.pkey(port, 0)?,
+            pkey: context.pkey(port, partition)?,
             service: 0,
             level: 0,
         };
@@ -448,6 +451,23 @@ impl<L: Lock> std::fmt::Debug for Datagrams<L> {
 
 const KIND_SEND: Flags = Flags::MSG.union(Flags::SEND);
 const KIND_RECV: Flags = Flags::MSG.union(Flags::RECV);
+
+/// The place of the key of the partition to be in: the first one, unless one is wanted. `EINVAL` if the
+/// port is not in that.
+pub(super) fn partition(context: Context, port: u8, wanted: Option<u16>) -> Result<u16> {
+    let Some(wanted) = wanted else { return Ok(0) };
+    let count = context.port(port)?.pkey_tbl_len;
+    let keys: Vec<u16> = (0..count).map(|at| context.pkey(port, at).unwrap_or(0)).collect();
+    place_of(wanted, &keys).ok_or_else(|| {
+        let name = context.name();
+        fabric_core::warn!(
+            NAME,
+            Subsys::EpCtrl,
+            "{name} port {port} is not in partition {wanted:#06x} (FI_VERBS_PKEY)"
+        );
+        Errno::EINVAL
+    })
+}
 
 #[cold]
 fn too_short(len: usize) -> Errno {

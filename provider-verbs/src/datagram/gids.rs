@@ -1,11 +1,11 @@
 //! SETUP. The global identifiers of a port: which of them is an endpoint's, and which goes with that of
 //! a peer.
 
-use std::fs;
+use std::{fmt, fs, net::Ipv6Addr};
 
-use fabric_core::param::known;
+use fabric_core::log::Subsys;
 
-use crate::sys::Context;
+use crate::{NAME, settings, sys::Context};
 
 /// Empty entries in a row after which the rest of a table is not looked at.
 const GAP: usize = 16;
@@ -38,6 +38,15 @@ pub(crate) struct Gids {
     entries: Vec<Entry>,
     /// The entry that endpoints are named by.
     own: u8,
+    /// Somebody wants it to be that one.
+    chosen: bool,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.routed { "" } else { " (RoCE v1)" };
+        write!(f, "{} {}{kind}", self.index, Ipv6Addr::from(self.gid))
+    }
 }
 
 impl Kind {
@@ -67,7 +76,23 @@ impl Gids {
                 break;
             }
         }
-        Self { entries, own: known::VERBS_GID_IDX.size() as u8 }
+        let (own, chosen) = settings::gid();
+        let gids = Self { entries, own, chosen };
+        gids.tell(device, port);
+        gids
+    }
+
+    /// Has the log say which there are.
+    fn tell(&self, device: &str, port: u8) {
+        let list: Vec<String> = self.entries.iter().map(Entry::to_string).collect();
+        fabric_core::info!(
+            NAME,
+            Subsys::EpCtrl,
+            "{device} port {port} has the identifiers {}; endpoints are named by entry {} \
+             (FI_VERBS_GID_IDX)",
+            list.join(", "),
+            self.own
+        );
     }
 
     /// The identifier that endpoints are named by; zero if there is none.
@@ -75,11 +100,11 @@ impl Gids {
         self.entry(self.own).map_or([0; 16], |entry| entry.gid)
     }
 
-    /// The entry to send to a peer with. Of entries of the same kind of network the one that endpoints
-    /// are named by is the first choice, and one that routers know the second.
+    /// The entry to send to a peer with, of those of the same kind of network: the one that endpoints
+    /// are named by if somebody has chosen it or routers know it, else one that routers know, else any.
     pub(crate) fn towards(&self, peer: &[u8; 16]) -> u8 {
         let same = |entry: &&Entry| Kind::of(&entry.gid) == Kind::of(peer);
-        let own = self.entry(self.own).filter(same);
+        let own = self.entry(self.own).filter(same).filter(|own| self.chosen || own.routed);
         let routed = || self.entries.iter().filter(same).find(|entry| entry.routed);
         let any = || self.entries.iter().find(same);
         own.or_else(routed).or_else(any).map_or(self.own, |entry| entry.index)
@@ -97,15 +122,13 @@ fn is_routed(device: &str, port: u8, index: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv6Addr;
-
     use super::*;
 
     fn gid(text: &str) -> [u8; 16] {
         text.parse::<Ipv6Addr>().unwrap().octets()
     }
 
-    fn gids(own: u8) -> Gids {
+    fn gids(own: u8, chosen: bool) -> Gids {
         let entry = |index, text, routed| Entry { index, gid: gid(text), routed };
         Gids {
             entries: vec![
@@ -116,23 +139,28 @@ mod tests {
                 entry(4, "fd00::1", true),
             ],
             own,
+            chosen,
         }
     }
 
     #[test]
     fn the_network_of_the_peer_decides() {
-        for (own, peer, index) in [
-            (0, "fe80::2", 0),
-            (1, "fe80::2", 1),
-            (0, "::ffff:10.0.0.2", 3),
-            (2, "::ffff:10.0.0.2", 2),
-            (0, "fd00::2", 4),
-            (0, "ff12:401b:ffff::5", 0),
-            (0, "ff0e::ffff:224.1.2.3", 3),
-            (9, "fe80::2", 1),
+        for (own, chosen, peer, index) in [
+            (0, true, "fe80::2", 0),
+            (0, false, "fe80::2", 1),
+            (1, true, "fe80::2", 1),
+            (0, true, "::ffff:10.0.0.2", 3),
+            (2, true, "::ffff:10.0.0.2", 2),
+            (2, false, "::ffff:10.0.0.2", 3),
+            (0, true, "fd00::2", 4),
+            (0, true, "ff12:401b:ffff::5", 0),
+            (0, true, "ff0e::ffff:224.1.2.3", 3),
+            (9, true, "fe80::2", 1),
         ] {
-            assert_eq!(gids(own).towards(&gid(peer)), index, "{own} to {peer}");
+            let way = gids(own, chosen).towards(&gid(peer));
+            assert_eq!(way, index, "{own} ({chosen}) to {peer}");
         }
-        assert_eq!((gids(9).own(), gids(4).own()), ([0; 16], gid("fd00::1")));
+        assert_eq!((gids(9, true).own(), gids(4, false).own()), ([0; 16], gid("fd00::1")));
+        assert_eq!(gids(0, false).entries[0].to_string(), "0 fe80::1 (RoCE v1)");
     }
 }

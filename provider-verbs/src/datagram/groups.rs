@@ -32,6 +32,9 @@ use crate::{
 /// The queue pair that stands for all members of a group.
 pub(crate) const EVERYBODY: u32 = 0xff_ffff;
 
+/// The kernel's own number for what is not supported, which it should not tell programs.
+const ENOTSUPP: Errno = Errno::new(524);
+
 /// The group at an address, as sockets name it: the identifier is that of an IPv6 group, or of an IPv4
 /// group among those of IPv6. `EINVAL` for what is no group.
 pub(crate) fn group_at(address: &DatagramAddress) -> Result<SocketAddress> {
@@ -185,10 +188,7 @@ impl Groups {
         let group = state.group(number).ok_or(Errno::EINVAL)?;
         (group.eq, group.object, group.context) = (Some(eq), object, context);
         let joined = Membership::new(&self.events, number, port, from, group.address);
-        group.membership = Some(joined.inspect_err(|reason| {
-            let address = group.address.ip();
-            fabric_core::warn!(NAME, Subsys::EpCtrl, "join {address} at {}: {reason}", from.ip());
-        })?);
+        group.membership = Some(joined.map_err(|reason| refused(group.address, from, reason))?);
         Ok(())
     }
 
@@ -270,6 +270,22 @@ impl Groups {
         }
         self.changed();
     }
+}
+
+/// What is told of a group that cannot be joined.
+fn refused(group: SocketAddress, from: SocketAddress, reason: Errno) -> Errno {
+    let (ip, at) = (group.ip(), from.ip());
+    if reason != ENOTSUPP {
+        fabric_core::warn!(NAME, Subsys::EpCtrl, "join {ip} at {at}: {reason}");
+        return reason;
+    }
+    fabric_core::warn!(
+        NAME,
+        Subsys::EpCtrl,
+        "join {ip} at {at}: the kernel does not join such groups here; over RoCE v2 it joins those of \
+         IPv4 only"
+    );
+    Errno::EOPNOTSUPP
 }
 
 impl State {

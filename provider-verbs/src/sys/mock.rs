@@ -103,6 +103,9 @@ pub(crate) const IRDMA: MockLimits = MockLimits {
     iwarp: false,
 };
 
+/// The keys of the partitions that a port is in.
+pub(crate) const PARTITIONS: [u16; 2] = [0x7fff, 0x8001];
+
 #[derive(Default)]
 struct Qp {
     sends: Vec<PostedSend>,

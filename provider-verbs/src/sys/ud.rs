@@ -87,6 +87,8 @@ pub(crate) struct UdQp {
     post_send: PostSend,
     post_recv: PostRecv,
     port: u8,
+    /// The place of its partition's key.
+    partition: u16,
     /// Where both sides complete; outlives it, and ends before the domain.
     cq: Cq,
     pd: Arc<Pd>,
@@ -98,8 +100,14 @@ unsafe impl Send for UdQp {}
 unsafe impl Sync for UdQp {}
 
 impl UdQp {
-    /// Makes one that completes in `cq`, at a port of the device. It takes no work yet.
-    pub(crate) fn new(pd: &Arc<Pd>, cq: Cq, port: u8, cap: &QpCap) -> Result<Self> {
+    /// Makes one that completes in `cq`, at a port of the device, in the partition whose key is at a
+    /// place of the port's table. It takes no work yet.
+    pub(crate) fn new(
+        pd: &Arc<Pd>,
+        cq: Cq,
+        (port, partition): (u8, u16),
+        cap: &QpCap,
+    ) -> Result<Self> {
         let mut attr = ibv_qp_init_attr::zeroed();
         (attr.send_cq, attr.recv_cq) = (cq.raw(), cq.raw());
         attr.qp_type = IBV_QPT_UD;
@@ -117,7 +125,7 @@ impl UdQp {
             let _ = unsafe { (ibv.ibv_destroy_qp)(raw) };
             return Err(Errno::EOPNOTSUPP);
         };
-        Ok(Self { raw, post_send, post_recv, port, cq, pd: pd.clone() })
+        Ok(Self { raw, post_send, post_recv, port, partition, cq, pd: pd.clone() })
     }
 
     pub(super) const fn raw(&self) -> *mut ibv_qp {
@@ -147,7 +155,7 @@ impl UdQp {
     /// From the beginning, or after [`UdQp::reset`], to where it sends and receives.
     pub(crate) fn start(&self) -> Result<()> {
         self.modify(IBV_QPS_INIT, |attr| {
-            (attr.port_num, attr.qkey) = (self.port, QKEY);
+            (attr.port_num, attr.qkey, attr.pkey_index) = (self.port, QKEY, self.partition);
             IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY
         })?;
         self.modify(IBV_QPS_RTR, |_| 0)?;
@@ -210,7 +218,7 @@ impl fmt::Debug for UdQp {
 
 impl Context {
     /// An entry of a port's table of partition keys.
-    pub(crate) fn pkey(&self, port: u8, index: u8) -> Result<u16> {
+    pub(crate) fn pkey(&self, port: u8, index: u16) -> Result<u16> {
         let mut pkey = 0u16;
         let query = self.tables().ibv.ibv_query_pkey;
         // SAFETY: an open device and room for the answer.

@@ -399,6 +399,9 @@ fn groups_that_are_not_joined() {
         let joined = groups.join(number, from, eq.clone(), 77, 5);
         assert_eq!(joined.unwrap_err(), Errno::new(libc::ENODEV), "{call}");
     }
+    mock::fail("rdma_join_multicast", &[524]);
+    let joined = groups.join(number, from, eq.clone(), 77, 5);
+    assert_eq!(joined.unwrap_err(), Errno::EOPNOTSUPP, "the kernel's own number");
     let failed = |eq: &EventQueue| {
         assert_eq!(eq.read(Flags::empty()).unwrap_err(), Errno::EAVAIL);
         let error = eq.read_error(Flags::empty()).unwrap();
@@ -424,4 +427,19 @@ fn groups_that_are_not_joined() {
     groups.drive();
     groups.leave(number);
     assert_eq!(eq.read(Flags::empty()).unwrap_err(), Errno::EAGAIN);
+}
+
+#[test]
+fn partitions_by_their_keys() {
+    let context = mock::device(RXE);
+    assert_eq!(mock::PARTITIONS, [0x7fff, 0x8001]);
+    for (wanted, place) in [
+        (None, Ok(0)),
+        (Some(0x8001), Ok(1)),
+        (Some(0x0001), Ok(1)),
+        (Some(0xffff), Ok(0)),
+        (Some(0x8002), Err(Errno::EINVAL)),
+    ] {
+        assert_eq!(partition(context, 1, wanted), place, "{wanted:x?}");
+    }
 }

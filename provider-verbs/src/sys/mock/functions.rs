@@ -122,7 +122,6 @@ plain! {
     ibv_destroy_comp_channel(*mut ibv_comp_channel) -> c_int = -1, 0;
     ibv_destroy_srq(*mut ibv_srq) -> c_int = -1, 0;
     ibv_destroy_qp(*mut ibv_qp) -> c_int = -1, 0;
-    ibv_query_pkey(*mut ibv_context, u8, c_int, *mut u16) -> c_int = -1, 0;
     ibv_destroy_ah(*mut ibv_ah) -> c_int = -1, 0;
     ibv_attach_mcast(*mut ibv_qp, *const ibv_gid, u16) -> c_int = -1, 0;
     ibv_detach_mcast(*mut ibv_qp, *const ibv_gid, u16) -> c_int = -1, 0;
@@ -168,8 +167,22 @@ unsafe extern "C" fn ibv_query_port(_: *mut ibv_context, _: u8, attr: *mut ibv_p
     let Some(limits) = with(|state| state.limits) else { return libc::ENODEV };
     let mut told = ibv_port_attr::zeroed();
     (told.state, told.active_mtu, told.max_msg_sz) = (IBV_PORT_ACTIVE, 3, limits.message);
+    told.pkey_tbl_len = super::PARTITIONS.len() as u16;
     // SAFETY: room for the answer.
     unsafe { attr.write(told) };
+    0
+}
+
+/// Two partitions: everybody's, and 1 with full membership.
+unsafe extern "C" fn ibv_query_pkey(
+    _: *mut ibv_context,
+    _: u8,
+    index: c_int,
+    key: *mut u16,
+) -> c_int {
+    let Some(told) = super::PARTITIONS.get(index as usize) else { return -1 };
+    // SAFETY: room for the answer.
+    unsafe { key.write(told.to_be()) };
     0
 }
 
