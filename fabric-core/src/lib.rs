@@ -25,6 +25,7 @@ pub mod lock;
 pub mod log;
 pub mod matching;
 pub mod mem;
+pub mod monitor;
 pub mod mr;
 pub mod op;
 pub mod options;

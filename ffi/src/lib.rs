@@ -10,6 +10,7 @@ mod foreign;
 pub mod getinfo;
 pub mod info;
 mod logging;
+mod monitor;
 mod named;
 pub mod node;
 pub mod object;

@@ -3,10 +3,10 @@
 //! | name              | object                                                                  |
 //! |-------------------|-------------------------------------------------------------------------|
 //! | `logging`         | takes an application's log callbacks ([`crate::logging`])                 |
+//! | `mr_cache`        | takes an application's memory monitor ([`crate::monitor`])                |
 //! | `percale_explain` | what this thread's last discovery rejected, as text (`rdma/percale.h`)  |
 //!
-//! Others are `ENOSYS`, `mr_cache` among them: there is no registration cache that a memory monitor
-//! could keep honest, and applications take this answer for "no monitor is needed".
+//! Others are `ENOSYS`.
 
 use core::{
     ffi::{c_char, c_int, c_void},
@@ -23,7 +23,7 @@ use crate::{
         ext::fid_percale_explain,
         fid::{fi_ops, fid},
     },
-    logging,
+    logging, monitor,
     object::{self, CObject, Shell},
     panic::status,
     text,
@@ -54,6 +54,7 @@ pub(crate) unsafe fn open(
         }
         let opened = match &*name {
             "logging" => logging::open(context)?,
+            "mr_cache" => monitor::open(context),
             "percale_explain" => explain(context)?,
             _ => return Err(Errno::ENOSYS),
         };
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn unknown_objects_and_bad_arguments() {
-        assert_eq!(opened(c"mr_cache").0, -38);
+        assert_eq!(opened(c"mr_caches").0, -38);
         assert_eq!(opened(c"").0, -38);
         let (mut fid, null) = (core::ptr::null_mut(), core::ptr::null_mut());
         let mut code = |version, name: *const c_char, len, flags| {

@@ -3,11 +3,13 @@
 //! A registration is a promise of the kernel's about pages, and the program names addresses: between
 //! the two, memory may have been unmapped and mapped again. So a registration is kept only where
 //! the kernel tells of that before the program can go on ([`Notices`]): whole pages, of this process
-//! alone, under a thread that listens ([`Watcher`]). All others are for one operation. Nothing is
-//! patched, and nothing is guessed from how mappings look.
+//! alone, under a thread that listens ([`Watcher`]); or where the application tells of it
+//! ([`Imported`]). All others are for one operation. Nothing is patched, and nothing is guessed from
+//! how mappings look.
 //!
 //! What has gone is let go at once; what an operation still uses ends with it.
 
+mod imported;
 mod maps;
 mod notices;
 mod watcher;
@@ -17,6 +19,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use fabric_core::{Errno, Result, op::IoVec};
 
+use imported::Imported;
 pub(crate) use notices::{Known, Notices};
 pub(crate) use watcher::Watcher;
 
@@ -37,6 +40,15 @@ const RESTLESS: usize = 256;
 pub(crate) trait Watch: Send + Sync {
     /// Has whole pages watched from now on; `false`: they cannot be.
     fn watch(&self, start: usize, len: usize) -> bool;
+    /// Has a range watched no longer.
+    fn unwatch(&self, start: usize, len: usize) {
+        let _ = (start, len);
+    }
+    /// Whether a range that is watched is what it was, as far as notices do not say.
+    fn is_valid(&self, start: usize, len: usize) -> bool {
+        let _ = (start, len);
+        true
+    }
     /// What has been told.
     fn notices(&self) -> &Notices;
 }
@@ -106,7 +118,11 @@ impl Cache {
     #[cold]
     fn begin(&mut self) {
         self.asked = true;
-        if let Some(watcher) = Watcher::of_process() {
+        let watcher: Option<Arc<dyn Watch>> = match Imported::of_process() {
+            Some(imported) => Some(Arc::new(imported)),
+            None => Watcher::of_process().map(|watcher| watcher as Arc<dyn Watch>),
+        };
+        if let Some(watcher) = watcher {
             self.from = watcher.notices().now();
             self.watcher = Some(watcher);
         }
@@ -120,11 +136,19 @@ impl Cache {
         if self.is_on() && self.catch_up(0..0).0 == Known::All {
             self.clock += 1;
             let near = self.kept.range_mut(..=start).rev().take(NEAR);
-            for (_, kept) in near {
+            let mut stale = None;
+            for (first, kept) in near {
                 if kept.end >= end && kept.rights & rights == rights {
+                    if !is_valid(self.watcher.as_ref(), *first, kept.end) {
+                        stale = Some(*first);
+                        break;
+                    }
                     kept.used = self.clock;
                     return Ok(kept.mr.clone());
                 }
+            }
+            if let Some(stale) = stale {
+                self.drop_at(stale);
             }
         }
         self.make(pd, memory, rights)
@@ -175,9 +199,8 @@ impl Cache {
     fn keep(&mut self, memory: IoVec, rights: c_int, mr: Arc<Mr>) {
         let start = memory.base.addr();
         let kept = Kept { end: start + memory.len, rights, mr, used: self.clock };
-        if let Some(before) = self.kept.insert(start, kept) {
-            self.bytes -= before.end - start;
-        }
+        self.drop_at(start);
+        self.kept.insert(start, kept);
         self.bytes += memory.len;
         while self.kept.len() > self.limits.count || self.bytes > self.limits.bytes {
             let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used);
@@ -189,12 +212,16 @@ impl Cache {
     fn drop_at(&mut self, start: usize) {
         if let Some(kept) = self.kept.remove(&start) {
             self.bytes -= kept.end - start;
+            if let Some(watcher) = &self.watcher {
+                watcher.unwatch(start, kept.end - start);
+            }
         }
     }
 
     fn clear(&mut self) {
-        self.kept.clear();
-        self.bytes = 0;
+        while let Some((start, _)) = self.kept.first_key_value() {
+            self.drop_at(*start);
+        }
     }
 
     /// Lets go what has gone; how much is known, and whether a part of `range` has gone.
@@ -233,6 +260,17 @@ impl Cache {
             self.watcher = None;
         }
     }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[inline]
+fn is_valid(watcher: Option<&Arc<dyn Watch>>, start: usize, end: usize) -> bool {
+    watcher.is_some_and(|watcher| watcher.is_valid(start, end - start))
 }
 
 #[cfg(test)]

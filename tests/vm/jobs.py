@@ -113,6 +113,7 @@ def ours():
     yield program("endings", "verbs $VM_ADDR")
     yield program("connections", "verbs $VM_ADDR 2000", always=False, seconds=1800)
     yield Job("costs", f"{sys.executable} tests/vm/cost.py", build=costs, always=False, seconds=1800)
+    yield program("monitor", "$VM_ADDR")
     yield program("groups", "224.1.2.3 $VM_A_DEV $VM_B_DEV", hosts=2)
     addresses = "$VM_A_ADDR $VM_B_ADDR $VM_A_NETDEV"
     yield program("link", f"'verbs;ofi_rxm' {addresses}", hosts=2, always=False, seconds=600)

@@ -162,6 +162,13 @@ c_struct! {
     }
 }
 
+c_struct! {
+    /// What an application's memory monitor is lent to.
+    pub struct fid_mr_cache {
+        pub fid: fid,
+    }
+}
+
 const _: () = assert!(size_of::<fi_provider>() == 72);
 const _: () = assert!(size_of::<fi_ops_log>() == 32);
 const _: () = assert!(size_of::<fi_ops_mem_monitor>() == 48);

@@ -5,7 +5,7 @@ use crate::abi::{
     collective::{fi_ops_av_set, fi_ops_collective},
     constants::{FI_ADDR_NOTAVAIL, FI_KEY_NOTAVAIL},
     data_ops::{fi_ops_atomic, fi_ops_msg, fi_ops_rma, fi_ops_tagged},
-    ext::{fid_connreq, fid_logging, fid_percale_explain},
+    ext::{fid_connreq, fid_logging, fid_mr_cache, fid_percale_explain},
     fid::{
         fi_ops, fid, fid_av, fid_av_set, fid_cntr, fid_cq, fid_domain, fid_ep, fid_eq, fid_fabric,
         fid_mc, fid_mr, fid_pep, fid_poll, fid_stx, fid_wait,
@@ -72,6 +72,7 @@ heads! {
     fid_mr { key: FI_KEY_NOTAVAIL }
     fid_mc { fi_addr: FI_ADDR_NOTAVAIL }
     fid_connreq {}
+    fid_mr_cache {}
     fid_logging {}
     fid_percale_explain { text: c"".as_ptr() }
 }

@@ -5,6 +5,8 @@
  */
 #include "refused.h"
 
+#include <rdma/fi_ext.h>
+
 enum { SIZE = 256 << 10, ROUNDS = 100 };
 
 static struct fi_context2 context[4];
@@ -201,12 +203,52 @@ static void two_sided_layer(struct fi_info *info)
 	close_both();
 }
 
-/* The memory monitor of its registration cache: "there is none" is an answer, others are not. */
+static int monitor_start(struct fid_mem_monitor *monitor)
+{
+	(void) monitor;
+	return 0;
+}
+
+static void monitor_stop(struct fid_mem_monitor *monitor)
+{
+	(void) monitor;
+}
+
+static int monitor_subscribe(struct fid_mem_monitor *monitor, const void *addr, size_t len)
+{
+	(void) monitor, (void) addr, (void) len;
+	return 0;
+}
+
+static void monitor_unsubscribe(struct fid_mem_monitor *monitor, const void *addr, size_t len)
+{
+	(void) monitor, (void) addr, (void) len;
+}
+
+static bool monitor_valid(struct fid_mem_monitor *monitor, const void *addr, size_t len)
+{
+	(void) monitor, (void) addr, (void) len;
+	return true;
+}
+
+/* The memory monitor that it lends from the beginning, and tells of memory that goes. */
 static void memory_monitor(void)
 {
+	struct fi_ops_mem_monitor ops = {
+		.size = sizeof(ops), .start = monitor_start, .stop = monitor_stop,
+		.subscribe = monitor_subscribe, .unsubscribe = monitor_unsubscribe,
+		.valid = monitor_valid,
+	};
+	struct fid_mem_monitor monitor = {
+		.fid.fclass = FI_CLASS_MEM_MONITOR, .export_ops = &ops,
+	};
 	struct fid *cache = NULL;
 
-	EQUAL(fi_open(FI_VERSION(1, 13), "mr_cache", NULL, 0, 0, &cache, NULL), -FI_ENOSYS);
+	OK(fi_open(FI_VERSION(1, 13), "mr_cache", NULL, 0, 0, &cache, NULL));
+	OK(fi_import_fid(cache, &monitor.fid, 0));
+	monitor.import_ops->notify(&monitor, &ops, sizeof(ops));
+	OK(fi_close(&monitor.fid));
+	OK(fi_close(cache));
 }
 
 int main(void)
