@@ -4,7 +4,7 @@
 //! the two, memory may have been unmapped and mapped again. So a registration is kept only where
 //! the kernel tells of that before the program can go on ([`Notices`]): whole pages, of this process
 //! alone, under a thread that listens ([`Watcher`]); or where the application tells of it
-//! ([`Imported`]). All others are for one operation. Nothing is patched, and nothing is guessed from
+//! ([`Imported`]); or where the device asks for pages when it needs them ([`Fetched`]). All others are for one operation. Nothing is patched, and nothing is guessed from
 //! how mappings look.
 //!
 //! What has gone is let go at once; what an operation still uses ends with it.
@@ -27,7 +27,7 @@ use crate::{
     settings::{self, CacheLimits},
     sys::{
         Gone, Mr, Pd,
-        abi::{IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE},
+        abi::{IBV_ACCESS_ON_DEMAND, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE},
     },
 };
 
@@ -53,11 +53,26 @@ pub(crate) trait Watch: Send + Sync {
     fn notices(&self) -> &Notices;
 }
 
+/// What is mapped at an address is what the device finds there, whenever it looks: nothing has to be told.
+struct Fetched(Notices);
+
+impl Watch for Fetched {
+    fn watch(&self, _: usize, _: usize) -> bool {
+        true
+    }
+
+    fn notices(&self) -> &Notices {
+        &self.0
+    }
+}
+
 /// The registrations of an engine.
 pub(crate) struct Cache {
     /// `None`: nothing is kept, or nobody has asked yet.
     watcher: Option<Arc<dyn Watch>>,
     asked: bool,
+    /// Memory is not pinned.
+    on_demand: bool,
     page: usize,
     limits: CacheLimits,
     /// By their first byte.
@@ -84,11 +99,13 @@ impl core::fmt::Debug for Cache {
 }
 
 impl Cache {
-    /// As settings say. The thread is started when there is something to keep.
-    pub(crate) fn open() -> Self {
+    /// As settings say. The thread is started when there is something to keep, and memory is pinned.
+    pub(crate) fn open(on_demand: bool) -> Self {
         let limits = settings::cache();
-        let asked = limits.count == 0 || limits.bytes == 0;
-        Self { asked, ..Self::with(None, limits) }
+        let mut cache = Self::with(None, limits);
+        cache.asked = limits.count == 0 || limits.bytes == 0;
+        cache.on_demand = on_demand;
+        cache
     }
 
     fn with(watcher: Option<Arc<dyn Watch>>, limits: CacheLimits) -> Self {
@@ -96,6 +113,7 @@ impl Cache {
         Self {
             watcher,
             asked: true,
+            on_demand: false,
             page: rustix::param::page_size(),
             limits,
             kept: BTreeMap::new(),
@@ -118,6 +136,11 @@ impl Cache {
     #[cold]
     fn begin(&mut self) {
         self.asked = true;
+        if self.on_demand {
+            self.watcher = Some(Arc::new(Fetched(Notices::new())));
+            self.from = 0;
+            return;
+        }
         let watcher: Option<Arc<dyn Watch>> = match Imported::of_process() {
             Some(imported) => Some(Arc::new(imported)),
             None => Watcher::of_process().map(|watcher| watcher as Arc<dyn Watch>),
@@ -187,6 +210,7 @@ impl Cache {
 
     /// Registers. Where the kernel has no memory to lock, what is kept and unused goes first.
     fn register(&mut self, pd: &Arc<Pd>, memory: IoVec, rights: c_int) -> Result<Arc<Mr>> {
+        let rights = if self.on_demand { rights | IBV_ACCESS_ON_DEMAND } else { rights };
         let made = Mr::new(pd, memory, rights);
         let short = matches!(made, Err(Errno::ENOMEM | Errno::EAGAIN));
         if !short || self.kept.is_empty() {

@@ -68,7 +68,7 @@ pub fn open_datagram_domain(info: &Info) -> Result<Arc<Domain>> {
     let device = Device::for_datagrams(name)?;
     let context = OwnContext::open(tables().map_err(|_| Errno::ENODEV)?, &device.name)?;
     let pd = Pd::on(context)?;
-    let registrar = mr::Device { pd: pd.clone(), atomics: false, iwarp: false };
+    let registrar = mr::Device { pd: pd.clone(), atomics: false, iwarp: false, on_demand: false };
     let domain = Domain::open_on(info, Arc::new(registrar))?;
     let watch = Watch::new(device.clone(), pd.context())?;
     domain.common(|| Ok(Arc::new(Opened { device, watch, pd })))?;

@@ -74,6 +74,8 @@ pub(crate) struct Limits {
     pub(crate) cqs: u32,
     pub(crate) regions: u32,
     pub(crate) srqs: u32,
+    /// What connections can have fetched on demand (`IBV_ODP_SUPPORT_*`).
+    pub(crate) on_demand: u32,
     /// Multicast groups.
     pub(crate) groups: u32,
     pub(crate) mtu: u32,
@@ -125,6 +127,7 @@ impl Limits {
             cqs: positive(device.max_cq),
             regions: positive(device.max_mr),
             srqs: positive(device.max_srq),
+            on_demand: 0,
             groups: positive(device.max_mcast_grp),
             // The codes 1 to 5 stand for 256 to 4096.
             mtu: 128 << port.active_mtu.clamp(1, 5),
@@ -353,6 +356,7 @@ fn device(tables: &'static Tables, name: &str, port: u8) -> Result<Arc<Device>, 
     let gid = context.gid(port, index).or_else(|_| context.gid(port, 0)).unwrap_or([0; 16]);
     let subnet = gid.first_chunk::<8>().map_or(0, |half| u64::from_be_bytes(*half));
     let limits = Limits::of(context.is_iwarp(), &of_device, &of_port, inline);
+    let limits = Limits { on_demand: context.on_demand(), ..limits };
     let datagram_inline = probe_inline(context, IBV_QPT_UD, &of_device).ok();
     let nic = nic::nic(name, &of_device, &of_port);
     let name = name.to_owned();
@@ -365,6 +369,13 @@ fn probe_inline(context: Context, kind: u32, attr: &ibv_device_attr) -> Result<u
     let pd = Pd::new(context)?;
     let pieces = positive(attr.max_sge).clamp(1, PIECES as u32);
     pd.probe_inline(kind, settings::inline(), pieces)
+}
+
+impl Limits {
+    /// Whether memory can be registered for these kinds of access without being pinned.
+    pub(crate) const fn fetches(&self, kinds: u32) -> bool {
+        self.on_demand & kinds == kinds
+    }
 }
 
 impl Device {

@@ -53,7 +53,8 @@ pub fn open_domain(info: &Info) -> Result<Arc<Domain>> {
     let device = Device::named(name.ok_or(Errno::EINVAL)?)?;
     let pd = Pd::new(device.open()?)?;
     let (atomics, iwarp) = (device.limits.atomics, device.limits.iwarp);
-    let registrar = mr::Device { pd: pd.clone(), atomics, iwarp };
+    let on_demand = mr::on_demand(&device, pd.context(), atomics);
+    let registrar = mr::Device { pd: pd.clone(), atomics, iwarp, on_demand };
     let domain = Domain::open_on(info, Arc::new(registrar))?;
     domain.common(|| Port::new(device, pd))?;
     Ok(domain)

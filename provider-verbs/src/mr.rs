@@ -13,12 +13,14 @@ use fabric_core::{
 use rustix::process::{Resource, getrlimit};
 
 use crate::{
-    NAME,
+    NAME, device, settings,
     sys::{
-        Mr, Pd,
+        Context, Mr, Pd,
         abi::{
-            IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
-            IBV_ACCESS_REMOTE_WRITE,
+            IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_ON_DEMAND, IBV_ACCESS_REMOTE_ATOMIC,
+            IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_ODP_SUPPORT_ATOMIC,
+            IBV_ODP_SUPPORT_READ, IBV_ODP_SUPPORT_RECV, IBV_ODP_SUPPORT_SEND,
+            IBV_ODP_SUPPORT_SRQ_RECV, IBV_ODP_SUPPORT_WRITE,
         },
     },
 };
@@ -39,6 +41,36 @@ pub(crate) struct Device {
     /// Peers may change words of memory that they may write.
     pub(crate) atomics: bool,
     pub(crate) iwarp: bool,
+    /// Memory is not pinned: the device has its pages fetched when it needs them.
+    pub(crate) on_demand: bool,
+}
+
+/// What a device has to have fetched on demand for regions of any access.
+pub(crate) const ON_DEMAND: u32 = IBV_ODP_SUPPORT_SEND
+    | IBV_ODP_SUPPORT_RECV
+    | IBV_ODP_SUPPORT_WRITE
+    | IBV_ODP_SUPPORT_READ
+    | IBV_ODP_SUPPORT_SRQ_RECV;
+
+/// Whether regions on a device are not to be pinned; a line in the log if that is asked for and the
+/// device cannot.
+pub(crate) fn on_demand(device: &device::Device, context: Context, atomics: bool) -> bool {
+    if !settings::on_demand() {
+        return false;
+    }
+    let atomic = if atomics { IBV_ODP_SUPPORT_ATOMIC } else { 0 };
+    let able = device.limits.fetches(ON_DEMAND | atomic);
+    if !able {
+        fabric_core::warn!(
+            NAME,
+            Subsys::Mr,
+            "FI_VERBS_USE_ODP: {} does not have all pages fetched on demand (it says {:#x}); memory is \
+             pinned",
+            context.name(),
+            device.limits.on_demand
+        );
+    }
+    able
 }
 
 impl Device {
@@ -60,6 +92,9 @@ impl Device {
             if wanted.contains(Flags::REMOTE_WRITE) {
                 access |= IBV_ACCESS_REMOTE_ATOMIC;
             }
+        }
+        if self.on_demand {
+            access |= IBV_ACCESS_ON_DEMAND;
         }
         access
     }
@@ -123,7 +158,8 @@ mod tests {
     }
 
     fn device(atomics: bool, iwarp: bool) -> Device {
-        Device { pd: Pd::new(mock::device(mock::RXE)).unwrap(), atomics, iwarp }
+        let pd = Pd::new(mock::device(mock::RXE)).unwrap();
+        Device { pd, atomics, iwarp, on_demand: false }
     }
 
     #[test]
@@ -141,6 +177,25 @@ mod tests {
         let iwarp = device(false, true);
         assert_eq!(iwarp.access(Flags::READ), local | remote);
         assert_eq!(iwarp.access(Flags::REMOTE_WRITE), local | remote);
+        let unpinned = Device { on_demand: true, ..device(false, false) };
+        assert_eq!(unpinned.access(Flags::SEND), IBV_ACCESS_ON_DEMAND);
+    }
+
+    /// What a device says it can have fetched, to libraries that can ask.
+    #[test]
+    fn pages_on_demand() {
+        let all = ON_DEMAND | IBV_ODP_SUPPORT_ATOMIC;
+        assert_eq!(mock::device(mock::RXE).on_demand(), 0, "nothing");
+        mock::fetches(Some(all));
+        assert_eq!(mock::device(mock::RXE).on_demand(), all);
+        mock::fetches(Some(ON_DEMAND & !IBV_ODP_SUPPORT_READ));
+        let context = mock::device(mock::RXE);
+        let (attr, port) = (context.attr().unwrap(), context.port(1).unwrap());
+        let limits = device::Limits::of(false, &attr, &port, 256);
+        let limits = device::Limits { on_demand: context.on_demand(), ..limits };
+        assert!(limits.fetches(IBV_ODP_SUPPORT_SEND) && !limits.fetches(ON_DEMAND));
+        mock::fail("query_device_ex", &[libc::ENOSYS]);
+        assert_eq!(context.on_demand(), 0);
     }
 
     #[test]

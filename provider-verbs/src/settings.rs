@@ -19,6 +19,11 @@ pub(crate) fn pkey() -> Option<u16> {
     u16::try_from(known::VERBS_PKEY.size()).ok().filter(|key| *key != 0)
 }
 
+/// Whether memory is to be registered without being pinned.
+pub(crate) fn on_demand() -> bool {
+    known::VERBS_USE_ODP.truth()
+}
+
 /// The entry of the table of global identifiers that endpoints and fabrics are named by, and whether it
 /// was chosen.
 pub(crate) fn gid() -> (u8, bool) {

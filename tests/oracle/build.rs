@@ -20,6 +20,8 @@ const PLACES: &[(&str, &str)] = &[
     ("IBV_PORT_", "ibv_port_state::{}"),
     ("IBV_ATOMIC_", "ibv_atomic_cap::{}"),
     ("IBV_ACCESS_", "ibv_access_flags::{}.0"),
+    ("IBV_ODP_SUPPORT_", "ibv_odp_transport_cap_bits::{}.0"),
+    ("IBV_ODP_", "ibv_odp_general_caps::{}.0"),
     ("IBV_QPT_", "ibv_qp_type::{}"),
     ("IBV_QPS_", "ibv_qp_state::{}"),
     ("IBV_QP_", "ibv_qp_attr_mask::{}.0"),

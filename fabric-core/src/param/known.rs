@@ -263,6 +263,8 @@ known! {
         "how long peers wait that have found no receive, as the code of that time";
     VERBS_CONNECT_TIMEOUT = "verbs" "FI_VERBS_CONNECT_TIMEOUT" Int Rule::Number(1, TCP_SECONDS), Some("30"),
         "seconds that a connection may take to come up";
+    VERBS_USE_ODP = "verbs" "FI_VERBS_USE_ODP" Bool Rule::Truth, Some("0"),
+        "register memory without pinning it, where the device can have its pages fetched on demand";
     MR_CACHE_MONITOR = "verbs" "FI_MR_CACHE_MONITOR" Text Rule::Any, None,
         "disabled: registrations of local memory end with their operation; anything else: they are kept where the kernel tells of memory that goes (userfaultfd)";
     MR_CACHE_MAX_COUNT = "verbs" "FI_MR_CACHE_MAX_COUNT" Size Rule::Number(0, MR_CACHE_COUNT), Some("1024"),
@@ -331,7 +333,6 @@ pub(super) static ELSEWHERE: &[&str] = &[
     "FI_VERBS_RX_IOV_LIMIT",
     "FI_VERBS_TX_IOV_LIMIT",
     "FI_VERBS_USE_DMABUF",
-    "FI_VERBS_USE_ODP",
     "FI_VERBS_XRCD_FILENAME",
 ];
 

@@ -9,7 +9,7 @@ use rustix::mm::{
 
 use super::*;
 use crate::sys::{
-    abi::IBV_ACCESS_LOCAL_WRITE,
+    abi::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_ON_DEMAND},
     mock::{self, RXE},
 };
 
@@ -205,4 +205,15 @@ fn no_registration_outlives_its_memory() {
     assert!(kept > 500, "only {kept} were kept");
     // SAFETY: as above.
     unsafe { munmap(base.cast(), LEN) }.unwrap();
+}
+
+/// Devices that have pages fetched need no notices: what is mapped next is found, too.
+#[test]
+fn registrations_on_demand_are_kept_whatever_happens_to_memory() {
+    let pd = Pd::new(mock::device(RXE)).unwrap();
+    let mut cache = Cache::open(true);
+    let mut get = |start, len| cache.get(&pd, memory(start, len), 0).unwrap().lkey();
+    let first = get(0x10000, 0x3000);
+    assert_eq!((get(0x10000, 0x3000), get(0x11000, 0x100)), (first, first));
+    assert_eq!(mock::access(), IBV_ACCESS_ON_DEMAND);
 }

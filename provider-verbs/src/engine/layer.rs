@@ -27,7 +27,7 @@ use super::{
 use crate::{
     cache::Cache,
     links::{LinkRequest, Links},
-    settings,
+    mr, settings,
     sys::{
         CmEvent, CmId, Packets, Pieces, RecvWork, SendWork, Srq, What,
         abi::{
@@ -140,7 +140,7 @@ impl Engine {
             outgoing,
             incoming,
             queue,
-            cache: Cache::open(),
+            cache: Cache::open(mr::on_demand(&self.device, self.pd.context(), false)),
         });
         Ok(())
     }

@@ -87,6 +87,18 @@ fn immediate(meta: &TxMeta) -> Option<u32> {
     meta.cq_data().map(|data| data as u32)
 }
 
+/// A completion that waits for persistence would be a promise that nobody keeps: the device's answer comes
+/// before its writes have reached persistent memory.
+#[cold]
+fn not_persistent() -> Errno {
+    fabric_core::warn_few!(
+        NAME,
+        Subsys::EpData,
+        "FI_COMMIT_COMPLETE is refused: RDMA FLUSH is not used here"
+    );
+    Errno::EOPNOTSUPP
+}
+
 impl Engine {
     /// Posts a message.
     #[inline]
@@ -275,6 +287,9 @@ impl Engine {
         let inline = bytes <= ep.limits.inline as usize;
         if meta.injects() && !inline {
             return Err(Errno::EINVAL);
+        }
+        if meta.flags.contains(Flags::COMMIT_COMPLETE) {
+            return Err(not_persistent());
         }
         if bytes > ep.limits.message {
             return Err(Errno::EMSGSIZE);

@@ -378,6 +378,8 @@ fn small_payloads_travel_in_the_request() {
     let buffers = unsafe { Buffers::new(&iov) }.unwrap();
     let refused = bench.engine.post_send(bench.ep, &op, &buffers, Descs::NONE);
     assert_eq!(refused.unwrap_err(), Errno::EINVAL, "memory without a descriptor");
+    let persistent = bench.send(9, Flags::COMMIT_COMPLETE, &[0; 8]);
+    assert_eq!(persistent.unwrap_err(), Errno::EOPNOTSUPP, "nobody sees to that");
 }
 
 #[test]

@@ -308,6 +308,52 @@ c_struct! {
 }
 
 c_struct! {
+    /// What a device can have fetched on demand, in general and over queue pairs of each kind.
+    pub struct ibv_odp_caps {
+        pub general_caps: u64,
+        pub per_transport_caps: [u32; 3],
+    }
+}
+
+c_struct! {
+    pub struct ibv_device_attr_ex {
+        pub orig_attr: ibv_device_attr,
+        pub comp_mask: u32,
+        pub odp_caps: ibv_odp_caps,
+        pub completion_timestamp_mask: u64,
+        pub hca_core_clock: u64,
+        pub device_cap_flags_ex: u64,
+        pub tso_caps: [u32; 2],
+        pub rss_caps: [u64; 4],
+        pub max_wq_type_rq: u32,
+        pub packet_pacing_caps: [u32; 3],
+        pub raw_packet_caps: u32,
+        pub tm_caps: [u32; 5],
+        pub cq_mod_caps: [u16; 2],
+        pub max_dm_size: u64,
+        pub pci_atomic_caps: [u16; 3],
+        pub xrc_odp_caps: u32,
+        pub phys_port_cnt_ex: u32,
+    }
+}
+
+/// `ibv_query_device_ex`, with the bytes that there is room for.
+pub type QueryDeviceEx =
+    unsafe extern "C" fn(*mut ibv_context, *const c_void, *mut ibv_device_attr_ex, usize) -> c_int;
+
+c_struct! {
+    /// What stands before a context whose `abi_compat` is all ones. It has grown at its beginning, and
+    /// `sz` says how far.
+    pub struct verbs_context {
+        pub _before_query_device_ex: [Unused; 27],
+        pub query_device_ex: Option<QueryDeviceEx>,
+        pub _before_sz: [Unused; 11],
+        pub sz: usize,
+        pub context: ibv_context,
+    }
+}
+
+c_struct! {
     pub struct ibv_port_attr {
         pub state: c_uint,
         pub max_mtu: c_uint,
@@ -456,6 +502,16 @@ pub const IBV_ACCESS_LOCAL_WRITE: c_int = 1;
 pub const IBV_ACCESS_REMOTE_WRITE: c_int = 1 << 1;
 pub const IBV_ACCESS_REMOTE_READ: c_int = 1 << 2;
 pub const IBV_ACCESS_REMOTE_ATOMIC: c_int = 1 << 3;
+
+pub const IBV_ACCESS_ON_DEMAND: c_int = 1 << 6;
+
+pub const IBV_ODP_SUPPORT: u64 = 1;
+pub const IBV_ODP_SUPPORT_SEND: u32 = 1;
+pub const IBV_ODP_SUPPORT_RECV: u32 = 1 << 1;
+pub const IBV_ODP_SUPPORT_WRITE: u32 = 1 << 2;
+pub const IBV_ODP_SUPPORT_READ: u32 = 1 << 3;
+pub const IBV_ODP_SUPPORT_ATOMIC: u32 = 1 << 4;
+pub const IBV_ODP_SUPPORT_SRQ_RECV: u32 = 1 << 5;
 
 pub const IBV_QPT_RC: c_uint = 2;
 pub const IBV_QPT_UD: c_uint = 4;

@@ -235,6 +235,40 @@ impl Context {
         Ok(attr)
     }
 
+    /// What the device can have fetched on demand over reliable connections (`IBV_ODP_SUPPORT_*`); zero
+    /// where it has nothing fetched, and where the library or the driver is too old to say.
+    pub(crate) fn on_demand(&self) -> u32 {
+        let Some(query) = self.query_device_ex() else { return 0 };
+        let mut attr = ibv_device_attr_ex::zeroed();
+        let room = size_of::<ibv_device_attr_ex>();
+        // SAFETY: an open device and as much room for the answer as is said.
+        let told = unsafe { query(self.raw, core::ptr::null(), &raw mut attr, room) };
+        match attr.odp_caps {
+            caps if told == 0 && caps.general_caps & IBV_ODP_SUPPORT != 0 => {
+                caps.per_transport_caps[0]
+            }
+            _ => 0,
+        }
+    }
+
+    fn query_device_ex(&self) -> Option<QueryDeviceEx> {
+        // SAFETY: an open device.
+        if unsafe { (*self.raw).abi_compat }.addr() != usize::MAX {
+            return None;
+        }
+        let before = core::mem::offset_of!(verbs_context, context);
+        let whole: *const verbs_context = self.raw.wrapping_byte_sub(before).cast();
+        // SAFETY: all ones mean that this stands before the context, as far as `sz` says.
+        let size = unsafe { (&raw const (*whole).sz).read() };
+        let needed =
+            size_of::<verbs_context>() - core::mem::offset_of!(verbs_context, query_device_ex);
+        if size < needed {
+            return None;
+        }
+        // SAFETY: the driver has the field, and fills it before it hands out the device.
+        unsafe { (&raw const (*whole).query_device_ex).read() }
+    }
+
     /// What one of its ports is like. The last field stays zero: it came later, and is told by
     /// another function.
     pub(crate) fn port(&self, port: u8) -> Result<ibv_port_attr> {

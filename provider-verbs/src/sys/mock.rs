@@ -19,7 +19,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::{Context, abi::*, cm_abi::*};
 pub(crate) use heap::allocated;
 
-use functions::{TABLES, poll_cq, post_recv, post_send, post_srq_recv, req_notify_cq};
+use functions::{
+    TABLES, poll_cq, post_recv, post_send, post_srq_recv, query_device_ex, req_notify_cq,
+};
 
 /// A work request of the sending side, as the device has got it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +137,9 @@ struct State {
     async_events: VecDeque<(c_uint, usize)>,
     keys: u32,
     regions: usize,
+    access: c_int,
+    /// What pages are fetched for on demand, if the library can ask.
+    fetches: Option<u32>,
     fds: Vec<OwnedFd>,
     words: HashMap<u64, u64>,
 }
@@ -184,10 +189,17 @@ pub(crate) fn device(limits: MockLimits) -> Context {
         }
         (*device).transport_type = c_int::from(limits.iwarp);
     }
-    let context = object(context);
+    let mut whole = verbs_context::zeroed();
+    whole.sz = size_of::<verbs_context>();
+    whole.query_device_ex = Some(query_device_ex);
+    context.abi_compat = core::ptr::without_provenance_mut(usize::MAX);
+    whole.context = context;
+    let whole = object(whole);
+    // SAFETY: a field of an object that stays.
+    let context = unsafe { &raw mut (*whole).context };
     with(|state| {
         state.limits = Some(limits);
-        state.context = context.addr();
+        state.context = context.expose_provenance();
     });
     // SAFETY: it is never closed.
     unsafe { Context::from_raw(&TABLES, context) }
@@ -200,6 +212,11 @@ fn descriptor() -> c_int {
     number
 }
 
+/// What devices have pages fetched for on demand from now on (`IBV_ODP_SUPPORT_*`).
+pub(crate) fn fetches(kinds: Option<u32>) {
+    with(|state| state.fetches = kinds);
+}
+
 /// The next calls of `function` return this error, one for each number; zero lets one pass.
 pub(crate) fn fail(function: &'static str, errnos: &[c_int]) {
     with(|state| state.failures.entry(function).or_default().extend(errnos));
@@ -208,6 +225,11 @@ pub(crate) fn fail(function: &'static str, errnos: &[c_int]) {
 /// The functions of the connection manager and others that were called since the last time.
 pub(crate) fn calls() -> Vec<&'static str> {
     with(|state| std::mem::take(&mut state.calls))
+}
+
+/// What the newest region was registered for.
+pub(crate) fn access() -> c_int {
+    with(|state| state.access)
 }
 
 /// Regions that are registered.

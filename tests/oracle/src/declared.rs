@@ -44,6 +44,7 @@ pub fn structs() -> Vec<Struct> {
     structs! {
         abi: ibv_device, ibv_context_ops, ibv_context, ibv_pd, ibv_mr, ibv_comp_channel, ibv_cq,
             ibv_srq, ibv_qp, ibv_wc, ibv_sge, ibv_recv_wr, ibv_send_wr, ibv_device_attr,
+            ibv_odp_caps, ibv_device_attr_ex, verbs_context,
             ibv_port_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_srq_attr, ibv_srq_init_attr,
             ibv_global_route, ibv_ah_attr, ibv_ah, ibv_qp_attr, ibv_async_event;
         cm_abi: rdma_event_channel, rdma_ib_addr, rdma_addr, rdma_route, rdma_cm_id,
@@ -56,7 +57,9 @@ pub fn numbers() -> Vec<(&'static str, i64)> {
         abi: IBV_TRANSPORT_IWARP, IBV_LINK_LAYER_INFINIBAND, IBV_LINK_LAYER_ETHERNET, IBV_PORT_DOWN,
             IBV_PORT_ACTIVE, IBV_ATOMIC_NONE,
             IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_READ,
-            IBV_ACCESS_REMOTE_ATOMIC, IBV_QPT_RC, IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT,
+            IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_ON_DEMAND, IBV_ODP_SUPPORT, IBV_ODP_SUPPORT_SEND,
+            IBV_ODP_SUPPORT_RECV, IBV_ODP_SUPPORT_WRITE, IBV_ODP_SUPPORT_READ, IBV_ODP_SUPPORT_ATOMIC,
+            IBV_ODP_SUPPORT_SRQ_RECV, IBV_QPT_RC, IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT,
             IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_STATE, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY,
             IBV_QP_SQ_PSN, IBV_QP_MIN_RNR_TIMER, IBV_WR_RDMA_WRITE,
             IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_READ,

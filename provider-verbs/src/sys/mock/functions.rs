@@ -163,6 +163,26 @@ unsafe extern "C" fn ibv_query_device(_: *mut ibv_context, attr: *mut ibv_device
     0
 }
 
+pub(super) unsafe extern "C" fn query_device_ex(
+    _: *mut ibv_context,
+    _: *const c_void,
+    attr: *mut ibv_device_attr_ex,
+    room: usize,
+) -> c_int {
+    if let Some(errno) = ordered("query_device_ex").filter(|errno| *errno != 0) {
+        return errno;
+    }
+    assert_eq!(room, size_of::<ibv_device_attr_ex>());
+    let mut told = ibv_device_attr_ex::zeroed();
+    if let Some(kinds) = with(|state| state.fetches) {
+        told.odp_caps.general_caps = IBV_ODP_SUPPORT;
+        told.odp_caps.per_transport_caps[0] = kinds;
+    }
+    // SAFETY: room for the answer.
+    unsafe { attr.write(told) };
+    0
+}
+
 unsafe extern "C" fn ibv_query_port(_: *mut ibv_context, _: u8, attr: *mut ibv_port_attr) -> c_int {
     let Some(limits) = with(|state| state.limits) else { return libc::ENODEV };
     let mut told = ibv_port_attr::zeroed();
@@ -190,7 +210,7 @@ unsafe extern "C" fn ibv_reg_mr(
     pd: *mut ibv_pd,
     addr: *mut c_void,
     length: usize,
-    _: c_int,
+    access: c_int,
 ) -> *mut ibv_mr {
     addr.expose_provenance();
     if let Some(errno) = ordered("ibv_reg_mr").filter(|errno| *errno != 0) {
@@ -201,6 +221,7 @@ unsafe extern "C" fn ibv_reg_mr(
     (mr.pd, mr.addr, mr.length) = (pd, addr, length);
     let key = with(|state| {
         state.regions += 1;
+        state.access = access;
         state.keys += 1;
         state.keys
     });
