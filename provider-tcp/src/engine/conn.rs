@@ -40,6 +40,8 @@ pub(crate) struct Conn<S> {
     pub(crate) rendezvous: bool,
     /// So are messages of our own kind.
     pub(crate) extensions: bool,
+    /// So is, in answers to announced messages, that a receive was there.
+    pub(crate) tells_posted: bool,
     /// Where an accepted connection comes from.
     pub(crate) from: Option<crate::address::SocketAddress>,
     /// When it was asked for.
@@ -296,6 +298,7 @@ impl<S> Conn<S> {
             endian: Endian::Native,
             rendezvous: false,
             extensions: false,
+            tells_posted: false,
             from: None,
             begun: None,
             late: false,

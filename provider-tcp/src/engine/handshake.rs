@@ -11,7 +11,7 @@ use fabric_core::{Errno, Result, lock::Lock, log::Subsys, reaching::Verdict, sla
 
 use super::{
     Core, Engine, Ep, Identity,
-    conn::{CM_MAX, State},
+    conn::{CM_MAX, Conn, State},
     failed::Failed,
     strangers::OF_ANOTHER_KIND,
 };
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// What this side can do beyond the common protocol.
-const FEATURES: Features = Features::OPERATIONS;
+const FEATURES: Features = Features::OPERATIONS.union(Features::POSTED);
 
 impl<L: Lock, N: Net> Engine<L, N> {
     /// Reads a connection's first message. `true` if there was something.
@@ -97,7 +97,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 let greeting = Greeting::parse(data).map_err(|_| Errno::EPROTO)?;
                 if let Some(conn) = self.conns.get_mut(handle) {
                     conn.rendezvous = rendezvous_allowed(greeting.record.version, head.endian);
-                    conn.extensions = understood(&greeting, head.endian);
+                    conn.understand(&greeting, head.endian);
                 }
                 self.open(handle, identity(&greeting));
                 Ok(())
@@ -186,7 +186,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
         let Some(conn) = self.conns.get_mut(handle) else { return Ok(()) };
         conn.peer = peer;
         conn.rendezvous = rendezvous_allowed(answer.record.version, endian);
-        conn.extensions = understood(greeting, endian);
+        conn.understand(greeting, endian);
         let message = CmMessage::new(CmKind::Response, answer.user_data().as_slice());
         let answered = message.map_err(|_| Errno::EINVAL);
         if let Err(reason) = answered.and_then(|answer| send_whole(&mut conn.stream, &answer)) {
@@ -283,9 +283,13 @@ const fn identity(greeting: &Greeting) -> Identity {
     Identity { nonce: greeting.record.nonce, epoch }
 }
 
-/// Whether a peer that says so understands messages of our own kind.
-const fn understood(greeting: &Greeting, endian: Endian) -> bool {
-    FEATURES.in_force(greeting.extension.as_ref(), endian).contains(Features::OPERATIONS)
+impl<S> Conn<S> {
+    /// Takes what the peer says that it understands beyond the common protocol.
+    fn understand(&mut self, greeting: &Greeting, endian: Endian) {
+        let in_force = FEATURES.in_force(greeting.extension.as_ref(), endian);
+        self.extensions = in_force.contains(Features::OPERATIONS);
+        self.tells_posted = self.extensions && in_force.contains(Features::POSTED);
+    }
 }
 
 /// An end of a connection as the peer names its owner, who listens at `port`: endpoints that listen

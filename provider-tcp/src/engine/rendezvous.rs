@@ -57,7 +57,7 @@ impl<L: Lock> Core<L> {
     ) {
         conn.asked.insert(index, Asked { receive: Some(receive), arrival, ack });
         let mut header = Header::cts(index);
-        if posted && conn.extensions {
+        if posted && conn.tells_posted {
             header = header.with_flags(HeadFlags::POSTED);
         }
         conn.tx.control.push_back(Control::Head(header));
@@ -85,7 +85,8 @@ impl<L: Lock> Core<L> {
     ) -> Result<(), Broken> {
         let index = header.index().ok_or(Errno::EPROTO)?;
         let op = conn.announced.remove(&index).ok_or(Errno::EPROTO)?;
-        conn.tx.trust.learn(header.flags().contains(HeadFlags::POSTED));
+        let posted = conn.tells_posted && header.flags().contains(HeadFlags::POSTED);
+        conn.tx.trust.learn(posted);
         conn.tx.control.push_back(Control::Announced { index, op });
         Ok(())
     }

@@ -28,6 +28,8 @@ bitflags! {
     pub struct Features: u64 {
         /// Atomic operations, and error replies instead of a closed connection.
         const OPERATIONS = 1 << 0;
+        /// Who asks for an announced message says whether a receive was there before it.
+        const POSTED = 1 << 1;
         /// Others' features are kept, so that they can be named.
         const _ = !0;
     }
@@ -171,6 +173,8 @@ mod tests {
         assert_eq!(ours.in_force(Some(&Extension::new(1)), native), Features::empty());
         assert_eq!(ours.in_force(None, native), Features::empty());
         assert_eq!(Features::empty().in_force(Some(&FULL), native), Features::empty());
+        let newer = ours | Features::POSTED;
+        assert_eq!(newer.in_force(Some(&FULL), native), ours);
     }
 
     #[test]

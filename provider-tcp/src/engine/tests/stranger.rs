@@ -33,9 +33,8 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    fn request(self) -> CmMessage {
+    fn request(self, features: Features) -> CmMessage {
         let record = Record::request(self.port, self.nonce.try_into().unwrap());
-        let features = Features::OPERATIONS;
         let extension = self.epoch.map(|epoch| Extension { features, ..Extension::new(epoch) });
         let greeting = Greeting { record, extension };
         CmMessage::new(CmKind::Request, greeting.user_data().as_slice()).unwrap()
@@ -45,10 +44,22 @@ impl Claim {
 impl Stranger {
     /// Connects from the host `ip`, and says who it is.
     pub(super) fn new(shared: &Shared, ip: &str, to: &mut Node, claim: Claim) -> Self {
+        Self::with(shared, ip, to, claim, Features::OPERATIONS)
+    }
+
+    /// The same with what it can do, of our own kind.
+    pub(super) fn with(
+        shared: &Shared,
+        ip: &str,
+        to: &mut Node,
+        claim: Claim,
+        features: Features,
+    ) -> Self {
         let from = format!("{ip}:0").parse::<std::net::SocketAddr>().unwrap();
         let stream = shared.host(from.ip()).connect(None, to.name().get()).unwrap();
         let mut stranger = Self { stream, id: 0 };
-        assert_eq!(stranger.give(claim.request().bytes()), claim.request().bytes().len());
+        let request = claim.request(features);
+        assert_eq!(stranger.give(request.bytes()), request.bytes().len());
         stranger
     }
 

@@ -11,8 +11,15 @@ use fabric_core::{
 
 use super::{
     super::Msg,
-    net::Script,
-    node::{Node, iov, meta, pair, pattern, settle, want},
+    net::{Script, Shared},
+    node::{LIMITS, Node, iov, meta, pair, pattern, settle, want},
+    stranger::{Claim, Stranger},
+};
+use crate::frame::{
+    Endian,
+    cm::CmKind,
+    extension::Features,
+    head::{HEAD_MAX, HeadFlags, Header, Op, Parsed, RtsIndex, parse},
 };
 
 const ROOMY: Script = Script { chunk: usize::MAX, room: 1 << 20, late: 0, seed: 1 };
@@ -52,8 +59,12 @@ fn messages_are_announced_to_our_own_kind_only() {
 #[test]
 fn receives_that_wait_save_announcements() {
     const COUNT: usize = 12;
-    for (posted, announced) in [(true, 2), (false, COUNT)] {
+    for (posted, told, announced) in [(true, true, 2), (true, false, COUNT), (false, true, COUNT)] {
         let (mut a, mut b) = acquainted();
+        let handles: Vec<_> = a.engine.conns.iter().map(|(handle, _)| handle).collect();
+        for handle in handles {
+            a.engine.conns.get_mut(handle).unwrap().tells_posted &= told;
+        }
         let (mut from, mut to) = (pattern(2, 600_000), vec![0; 600_000]);
         for n in 0..COUNT {
             to.fill(0);
@@ -93,6 +104,32 @@ fn a_large_message_behind_another_is_hardly_read_aside() {
     assert!(aside(300_000) <= 4096);
     aside(8);
     assert!(aside(300_000) > 4096);
+}
+
+/// Whether a receive was there is said to who understands it.
+#[test]
+fn an_older_peer_is_not_told_of_receives() {
+    for (features, flags) in [
+        (Features::OPERATIONS, HeadFlags::empty()),
+        (Features::POSTED, HeadFlags::empty()),
+        (Features::OPERATIONS | Features::POSTED, HeadFlags::POSTED),
+    ] {
+        let shared = Shared::new(Script::default());
+        let mut a = Node::new(&shared, "10.0.0.1:0", "10.0.0.1:0", LIMITS);
+        let mut room = vec![0; 100];
+        a.trecv(1, 5, &mut room);
+        let claim = Claim { port: 9, nonce: 7, epoch: Some(3) };
+        let mut peer = Stranger::with(&shared, "10.0.0.2", &mut a, claim, features);
+        settle(&mut [&mut a]);
+        assert_eq!(peer.answer(), Some(CmKind::Response));
+        assert!(peer.say(&Header::rts(RtsIndex::new(1, false).unwrap(), 5, 100), &[]));
+        settle(&mut [&mut a]);
+        let (mut bytes, mut cts) = ([0; HEAD_MAX], Header::ack());
+        let len = peer.take(&mut bytes).unwrap();
+        let parsed = parse(&bytes[..len], Endian::Native, true, &mut cts);
+        assert!(matches!(parsed, Ok(Parsed::Whole(_))));
+        assert_eq!((cts.op(), cts.flags()), (Op::Cts, flags));
+    }
 }
 
 /// The bytes of large messages are read in fewer calls where they come one behind the other.
