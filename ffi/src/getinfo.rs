@@ -63,7 +63,8 @@ pub fn getinfo(
 /// Opens the fabric that `attr` names. `attr.api_version` is what the application asked for.
 ///
 /// `EINVAL` without a provider name, for a fabric name that the provider does not have, and for a
-/// version beyond this library's; `ENODEV` for a provider that is not here.
+/// version beyond this library's; `ENODEV` for a provider that is not here; what is short, such as
+/// `EMFILE`, where that keeps the provider from looking.
 pub fn open_fabric(attr: &FabricAttr, flags: u64, context: *mut c_void) -> Result<*mut fid_fabric> {
     no_flags(flags)?;
     if attr.api_version > API_VERSION {
@@ -73,7 +74,10 @@ pub fn open_fabric(attr: &FabricAttr, flags: u64, context: *mut c_void) -> Resul
     let provider = provider::find(name).ok_or(Errno::ENODEV)?;
     let objects = provider.objects.ok_or(Errno::ENODEV)?;
 
-    let offers = provider.source.offers(&Request::default()).map_err(|_| Errno::ENODEV)?;
+    let offers = provider
+        .source
+        .offers(&Request::default())
+        .map_err(|rejection| rejection.shortage.unwrap_or(Errno::ENODEV))?;
     let mut fabrics = offers.into_iter().filter_map(|offer| offer.fabric);
     let own = match &attr.name {
         None => fabrics.next(),

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fabric_core::{Errno, Result, mem::Buffers, wait::Bell};
+use fabric_core::{Errno, Result, log::Subsys, mem::Buffers, shortage::explained, wait::Bell};
 
 pub(crate) use self::{
     options::Options,
@@ -132,6 +132,17 @@ pub(crate) trait Net: Send + 'static {
     fn set_alarm(&mut self, at: Option<Instant>);
     /// Makes the descriptor readable for whoever sleeps on it.
     fn bell(&mut self) -> &mut Self::Bell;
+}
+
+/// How long a listener rests whose connections cannot be taken now, nor turned away. Level-triggered, it
+/// would wake its sleepers for nothing until they can.
+pub(crate) const REST: Duration = Duration::from_millis(50);
+
+/// Tells the log why a listener rests.
+#[cold]
+pub(crate) fn not_accepted(reason: Errno) {
+    let reason = explained(if reason == Errno::ENOBUFS { Errno::EMFILE } else { reason });
+    fabric_core::warn_few!("tcp", Subsys::EpCtrl, "accept fails: {reason}");
 }
 
 /// An error of the operating system as it is reported.

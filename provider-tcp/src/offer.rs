@@ -108,8 +108,7 @@ pub fn offers(request: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
 fn interfaces_for(provider: &str) -> Result<Interfaces, Box<Rejection>> {
     interfaces().map_err(|errno| {
         let fix = "allow AF_NETLINK sockets to the process";
-        let offered = format!("no list of interfaces: {errno}");
-        Box::new(Rejection::unavailable(provider, "interfaces", offered, fix))
+        Box::new(Rejection::blind(provider, "interfaces", "no list of interfaces", errno, fix))
     })
 }
 

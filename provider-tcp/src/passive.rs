@@ -15,7 +15,6 @@ use fabric_core::{
     eq::{BoundEq, Drive, Event, EventQueue, RequestHandle},
     log::Subsys,
     mem::Buffers,
-    shortage::explained,
     slab::{Handle, Slab},
 };
 
@@ -26,7 +25,7 @@ use crate::{
         Endian,
         cm::{CM_DATA_MAX, CM_HEADER_LEN, CmError, CmHeader, CmKind, CmMessage, Shown},
     },
-    net::{Accepted, Acceptor, Interest, Poller, Ready, Socket, Stream},
+    net::{Accepted, Acceptor, Interest, Poller, REST, Ready, Socket, Stream, not_accepted},
     offer, settings,
 };
 
@@ -51,6 +50,8 @@ struct State {
     /// Has the address once the port matters.
     acceptor: Option<Acceptor>,
     listens: bool,
+    /// Connections are not taken before.
+    rests: Option<Instant>,
     eq: Option<BoundEq>,
     object: usize,
     arriving: Slab<Arriving>,
@@ -124,6 +125,7 @@ impl PassiveEndpoint for TcpPassive {
                 backlog: BACKLOG,
                 acceptor: None,
                 listens: false,
+                rests: None,
                 eq: None,
                 object: 0,
                 arriving: Slab::new(REQUESTS),
@@ -246,6 +248,10 @@ impl State {
     /// Takes connections and reads requests, as far as there are any.
     fn collect(&mut self, events: &mut Vec<Event>) {
         let mut ready = Vec::new();
+        if self.rests.is_some_and(|until| until <= Instant::now()) {
+            self.rests = None;
+            self.watch_listener(true);
+        }
         self.poller.ready(&mut ready);
         for Ready { token, .. } in ready {
             if token == LISTENER {
@@ -265,8 +271,22 @@ impl State {
             self.arriving.remove(handle);
         }
         // Others may sleep on, whoever looks meanwhile.
-        let next = self.arriving.iter().map(|(_, arriving)| arriving.deadline).min();
+        let next =
+            self.arriving.iter().map(|(_, arriving)| arriving.deadline).chain(self.rests).min();
         self.poller.alarm().set(next);
+    }
+
+    fn watch_listener(&self, watch: bool) {
+        if let Some(acceptor) = &self.acceptor {
+            let interest = Interest { read: watch, write: false };
+            self.poller.change(acceptor.as_fd(), LISTENER, interest);
+        }
+    }
+
+    /// Leaves connections where they are for a while.
+    fn rest(&mut self) {
+        self.watch_listener(false);
+        self.rests = Some(Instant::now() + REST);
     }
 
     fn accept(&mut self) {
@@ -279,13 +299,12 @@ impl State {
                 Ok(accepted) => accepted,
                 Err(Errno::EAGAIN) => return,
                 Err(reason) => {
-                    let words = explained(reason);
-                    fabric_core::warn_few!("tcp", Subsys::EpCtrl, "accept fails: {words}");
-                    if reason == Errno::EMFILE {
-                        room -= 1;
-                        continue;
+                    not_accepted(reason);
+                    if reason != Errno::EMFILE {
+                        return self.rest();
                     }
-                    return;
+                    room -= 1;
+                    continue;
                 }
             };
             room -= 1;
@@ -298,6 +317,9 @@ impl State {
             let arriving =
                 Arriving { socket: stream, from: peer.into(), bytes: Vec::new(), deadline };
             let _ = self.arriving.insert(arriving);
+        }
+        if room == 0 {
+            self.rest();
         }
     }
 

@@ -249,7 +249,7 @@ fn at_hand() -> Result<(Vec<PortEntry>, &'static Tables), Box<Rejection>> {
 fn addresses() -> Result<Vec<HostAddress>, Box<Rejection>> {
     host_addresses().map_err(|errno| {
         let fix = "allow AF_NETLINK sockets to the process";
-        refuse("devices", format!("no list of addresses: {errno}"), fix)
+        Box::new(Rejection::blind(NAME, "devices", "no list of addresses", errno, fix))
     })
 }
 

@@ -84,6 +84,12 @@ fn connections_that_do_not_come_up() {
     program("misfits").run(&["connections"]);
 }
 
+/// Neither taken nor turned away: nobody spins meanwhile.
+#[test]
+fn connections_wait_for_descriptors() {
+    program("misfits").run(&["listening"]);
+}
+
 #[test]
 fn a_peer_of_another_protocol_is_told_no() {
     program("strangers").run(&["layered"]);

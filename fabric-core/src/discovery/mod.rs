@@ -89,11 +89,14 @@ pub enum NoProvider {
 }
 
 impl NoProvider {
-    /// What `fi_getinfo` returns.
-    pub const fn errno(&self) -> Errno {
+    /// What `fi_getinfo` returns. A provider that could not look, for want of something, might have
+    /// fitted.
+    pub fn errno(&self) -> Errno {
         match self {
             Self::Version(_) => Errno::ENOSYS,
-            Self::Rejected(_) => Errno::ENODATA,
+            Self::Rejected(list) => {
+                list.iter().find_map(|rejection| rejection.shortage).unwrap_or(Errno::ENODATA)
+            }
         }
     }
 

@@ -6,8 +6,10 @@ use bitflags::Flags as Bits;
 
 use super::{FILTER, NAME_HINT, ProviderFilter};
 use crate::{
+    Errno,
     attr::{EpType, addr_format},
     param::nearest,
+    shortage,
 };
 
 /// One reason why one offer was not taken.
@@ -29,6 +31,8 @@ pub struct Rejection {
     pub offered: String,
     /// What to change.
     pub fix: String,
+    /// The provider could not look, for want of descriptors or memory: the error that it met.
+    pub shortage: Option<Errno>,
 }
 
 impl Rejection {
@@ -47,7 +51,24 @@ impl Rejection {
             wanted: provider.to_owned(),
             offered: offered.into(),
             fix: fix.into(),
+            shortage: None,
         }
+    }
+
+    /// A provider that cannot find out what it has: `what` it has not got, why, and what may be
+    /// forbidden where nothing is short.
+    pub fn blind(
+        provider: &str,
+        attribute: &'static str,
+        what: &str,
+        reason: Errno,
+        fix: &str,
+    ) -> Self {
+        let shortage = shortage::limit(reason).map(|_| reason);
+        let fix =
+            if shortage.is_some() { "raise the limit, or close what is not needed" } else { fix };
+        let offered = format!("{what}: {}", shortage::explained(reason));
+        Self { shortage, ..Self::unavailable(provider, attribute, offered, fix) }
     }
 
     /// An attribute that a provider cannot give as it is wanted.
@@ -246,6 +267,7 @@ mod tests {
             wanted: "0".into(),
             offered: "FI_MR_LOCAL".into(),
             fix: "add FI_MR_LOCAL to hints->domain_attr->mr_mode".into(),
+            shortage: None,
         };
         assert_eq!(
             rejection.to_string(),

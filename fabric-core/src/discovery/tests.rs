@@ -57,6 +57,29 @@ fn names_and_versions_only() {
     assert!(!infos[0].caps.is_empty());
 }
 
+/// Who could not look might have fitted; whoever fits does all the same.
+#[test]
+fn a_shortage_is_told_from_the_lack_of_a_provider() {
+    struct Blind(Errno);
+    impl Source for Blind {
+        fn name(&self) -> &str {
+            "blind"
+        }
+        fn offers(&self, _: &Request<'_>) -> Result<Vec<Info>, Box<Rejection>> {
+            Err(Box::new(Rejection::blind("blind", "devices", "no list", self.0, "allow it")))
+        }
+    }
+    let ask = |sources: &[&dyn Source]| {
+        getinfo(sources, &Request::default(), &ProviderFilter::all()).map_err(|e| e.errno())
+    };
+    let (good, none) = (Fixed::one("shm", shm()), Fixed::none("verbs"));
+    assert_eq!(ask(&[&none, &Blind(Errno::EMFILE)]).unwrap_err(), Errno::EMFILE);
+    assert!(last_report().iter().any(|rejection| rejection.to_string().contains("ulimit -n")));
+    assert_eq!(ask(&[&none, &Blind(Errno::EPERM)]).unwrap_err(), Errno::ENODATA);
+    assert!(last_report().iter().any(|rejection| rejection.fix == "allow it"));
+    assert_eq!(ask(&[&Blind(Errno::EMFILE), &good]).unwrap().len(), 1);
+}
+
 #[test]
 fn one_bad_provider_spoils_nothing() {
     struct Panics;

@@ -32,7 +32,8 @@ struct Reason<'a> {
 
 impl<'a> Reason<'a> {
     fn of(rejection: &'a Rejection) -> Self {
-        let Rejection { provider, ep_type, domains, attribute, wanted, offered, fix } = rejection;
+        let Rejection { provider, ep_type, domains, attribute, wanted, offered, fix, shortage: _ } =
+            rejection;
         let endpoint =
             (*ep_type != EpType::Unspec).then(|| format!("{ep_type:?}").to_ascii_lowercase());
         Self { provider, domains, endpoint, attribute, wanted, offered, fix }

@@ -15,11 +15,9 @@ use super::{
 };
 use crate::{
     address::SocketAddress,
-    net::{Accepted, Net, Stream},
+    net::{Accepted, Net, REST, Stream, not_accepted},
 };
 
-/// How long a listener rests that cannot even turn connections away.
-const REST: Duration = Duration::from_millis(50);
 /// Connections taken in one progress call.
 const ACCEPTS: usize = 64;
 
@@ -190,9 +188,7 @@ impl<L: Lock, N: Net> Engine<L, N> {
                     explained(Errno::EMFILE)
                 ),
                 Err(reason) => {
-                    let reason =
-                        explained(if reason == Errno::ENOBUFS { Errno::EMFILE } else { reason });
-                    fabric_core::warn_few!("tcp", Subsys::EpCtrl, "accept fails: {reason}");
+                    not_accepted(reason);
                     self.net.watch_listener(ep.raw() ^ LISTENER, false);
                     self.schedule(self.net.now() + REST, Due::Listener(ep));
                     return;

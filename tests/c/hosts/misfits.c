@@ -135,6 +135,36 @@ static void descriptors(void) {
     close_side(&server);
 }
 
+/* What is short is said by whatever is asked first, and does not last. */
+static void set_up(void) {
+    struct fi_info *hints = fi_allocinfo(), *info, *found;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    char words[128];
+
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->caps = FI_MSG;
+    hints->fabric_attr->prov_name = strdup(provider());
+    OK(fi_getinfo(FI_VERSION(1, 20), NULL, NULL, 0, hints, &info));
+    struct rlimit files = leave_descriptors(0);
+    CHECK(fi_getinfo(FI_VERSION(1, 20), NULL, NULL, 0, hints, &found) == -FI_EMFILE);
+    CHECK(fi_fabric(info->fabric_attr, &fabric, NULL) == -FI_EMFILE);
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    snprintf(words, sizeof words, "wanted %s, offered no list of interfaces", provider());
+    check_lines(1, words, "ulimit -n");
+    OK(fi_fabric(info->fabric_attr, &fabric, NULL));
+    for (int spare = 0, refused = -FI_EMFILE; refused; spare++) {
+        files = leave_descriptors(spare);
+        refused = fi_domain(fabric, info, &domain, NULL);
+        CHECK(refused == 0 || refused == -FI_EMFILE);
+        CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    }
+    OK(fi_close(&domain->fid));
+    OK(fi_close(&fabric->fid));
+    fi_freeinfo(info);
+    fi_freeinfo(hints);
+}
+
 /* The error event of a connection that has been asked for, and how long it took. */
 static double not_connected(const struct sockaddr_in *place, int err) {
     struct fi_info *hints = fi_allocinfo(), *info;
@@ -192,6 +222,67 @@ static void connections(void) {
     check_lines(1, "has not been connected", "port 0");
 }
 
+static double seconds_of(const struct rusage *use) {
+    const struct timeval *user = &use->ru_utime, *system = &use->ru_stime;
+    return (double)(user->tv_sec + system->tv_sec) + (double)(user->tv_usec + system->tv_usec) / 1e6;
+}
+
+/* Where a connection can be neither taken nor turned away, who waits for it sleeps, and gets it later. */
+static void listening_without(void) {
+    struct fi_info *hints = fi_allocinfo(), *info;
+    struct fid_fabric *fabric;
+    struct fid_eq *eq;
+    struct fid_pep *pep;
+    struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_FD};
+    struct fi_eq_cm_entry entry;
+    struct sockaddr_in place;
+    size_t len = sizeof place;
+    struct rlimit files, few;
+    struct rusage before, after;
+    char junk[300] = "nobody's request";
+    uint32_t event;
+
+    hints->ep_attr->type = FI_EP_MSG;
+    hints->caps = FI_MSG;
+    hints->fabric_attr->prov_name = strdup("tcp");
+    OK(fi_getinfo(FI_VERSION(1, 20), "127.0.0.1", NULL, FI_SOURCE, hints, &info));
+    fi_freeinfo(hints);
+    OK(fi_fabric(info->fabric_attr, &fabric, NULL));
+    OK(fi_eq_open(fabric, &eq_attr, &eq, NULL));
+    OK(fi_passive_ep(fabric, info, &pep, NULL));
+    OK(fi_pep_bind(pep, &eq->fid, 0));
+    OK(fi_listen(pep));
+    OK(fi_getname(&pep->fid, &place, &len));
+    int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(client >= 0 && connect(client, (struct sockaddr *)&place, sizeof place) == 0);
+
+    /* Fewer than there are: not even the one in reserve helps. */
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    few = files;
+    few.rlim_cur = 3;
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    CHECK(getrusage(RUSAGE_SELF, &before) == 0);
+    CHECK(fi_eq_sread(eq, &event, &entry, sizeof entry, 1000, 0) == -FI_EAGAIN);
+    CHECK(getrusage(RUSAGE_SELF, &after) == 0);
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    if (after.ru_nvcsw - before.ru_nvcsw > 100)
+        FAIL("woken %ld times", after.ru_nvcsw - before.ru_nvcsw);
+    if (seconds_of(&after) - seconds_of(&before) > 0.3)
+        FAIL("%.2f s of work", seconds_of(&after) - seconds_of(&before));
+    CHECK(lines_with("accept fails", "ulimit -n"));
+
+    /* Now it is taken, and let go for what it says. */
+    CHECK(write(client, junk, sizeof junk) == sizeof junk);
+    CHECK(fi_eq_sread(eq, &event, &entry, sizeof entry, 300, 0) == -FI_EAGAIN);
+    CHECK(recv(client, junk, sizeof junk, MSG_DONTWAIT) <= 0 && errno != EAGAIN);
+    check_lines(1, "is let go", "it begins with");
+    close(client);
+    OK(fi_close(&pep->fid));
+    OK(fi_close(&eq->fid));
+    OK(fi_close(&fabric->fid));
+    fi_freeinfo(info);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -199,6 +290,7 @@ int main(int argc, char **argv) {
     } cases[] = {
         {"silent", silent},         {"closing", closing},         {"port-zero", port_zero},
         {"other", other_provider},  {"descriptors", descriptors}, {"connections", connections},
+        {"set-up", set_up},         {"listening", listening_without},
     };
     CHECK(argc == 2);
     open_log();

@@ -56,7 +56,7 @@ fn two_reach_for_each_other_at_once() {
 /// What answers nothing, closes at once, speaks for another provider, or is nowhere at all.
 #[test]
 fn what_is_no_peer_is_told_apart() {
-    for case in ["silent", "closing", "port-zero", "other", "descriptors"] {
+    for case in ["silent", "closing", "port-zero", "other", "descriptors", "set-up"] {
         program("misfits").run(&[case]);
     }
 }

@@ -53,6 +53,7 @@ impl Check {
             wanted: wanted.to_string(),
             offered: offered.to_string(),
             fix: fix.into(),
+            shortage: None,
         });
     }
 
