@@ -44,9 +44,12 @@ ALONE = ["--mca", "btl", "^ofi"]
 class Mpi:
     """An MPI library: its programs, and what sends all its traffic through one provider."""
 
-    def __init__(self, name, title, prefix, abi, settings, launcher, compiler, options=None):
+    def __init__(
+        self, name, title, provider, prefix, abi, settings, launcher, compiler, options=None
+    ):
         self.name = name
         self.title = title
+        self.provider = provider
         self.prefix = prefix
         # Binaries run on each MPI library of one `abi`.
         self.abi = abi
@@ -132,7 +135,7 @@ def mpich(provider="shm"):
     }
     programs = VENV / "bin"
     launcher, compiler = programs / "mpiexec", programs / "mpicc"
-    return Mpi("mpich", "MPICH 5.0.2", VENV, "mpich", settings, launcher, compiler)
+    return Mpi("mpich", "MPICH 5.0.2", provider, VENV, "mpich", settings, launcher, compiler)
 
 
 def intel(provider="shm"):
@@ -141,7 +144,8 @@ def intel(provider="shm"):
     settings = {"FI_PROVIDER": provider, "I_MPI_FABRICS": "ofi"}
     launcher = prefix / "bin" / "mpiexec.hydra"
     compiler = VENV / "bin" / "mpicc"
-    return Mpi("intel", "Intel MPI 2021.19", prefix, "mpich", settings, launcher, compiler)
+    title = "Intel MPI 2021.19"
+    return Mpi("intel", title, provider, prefix, "mpich", settings, launcher, compiler)
 
 
 def openmpi(provider="shm"):
@@ -170,7 +174,7 @@ def _openmpi(name, title, prefix, launcher, compiler, provider):
     options = ["--oversubscribe"]
     for key, value in COMPONENTS[provider].items():
         options += ["--mca", key, value]
-    return Mpi(name, title, prefix, name, settings, launcher, compiler, options)
+    return Mpi(name, title, provider, prefix, name, settings, launcher, compiler, options)
 
 
 def program(mpi, library, ranks, source, seconds=120):

@@ -37,7 +37,11 @@ class Known:
     def _patterns(self, mpi, ranks, do):
         found = []
         for entry in self._entries:
-            concerns = mpi.name in entry["mpi"] and ranks in entry.get("ranks", [ranks])
+            concerns = (
+                mpi.name in entry["mpi"]
+                and ranks in entry.get("ranks", [ranks])
+                and mpi.provider in entry.get("providers", [mpi.provider])
+            )
             if concerns and entry["do"] == do:
                 found += entry["tests"]
         return found
