@@ -90,6 +90,8 @@ pub(crate) struct Engine {
     cm: Arc<CmEvents>,
     events: Arc<Events>,
     clock: Clock,
+    /// Where the device puts completions.
+    completions: Box<[ibv_wc; BATCH]>,
     pd: Arc<Pd>,
     pub(crate) device: Arc<Device>,
 }
@@ -125,6 +127,7 @@ impl Engine {
             cm,
             events: Events::of(context),
             clock,
+            completions: Box::new([const { ibv_wc::zeroed() }; BATCH]),
             pd,
             device,
         })
@@ -180,11 +183,10 @@ impl Engine {
 
     /// Takes in all completions; whether there were any.
     fn poll(&mut self) -> bool {
-        let mut completions = [const { ibv_wc::zeroed() }; BATCH];
         let mut any = false;
         for at in 0..self.queues.len() {
             loop {
-                let count = match self.queues[at].cq.poll(&mut completions) {
+                let count = match self.queues[at].cq.poll(&mut *self.completions) {
                     Ok(count) => count,
                     Err(reason) => {
                         self.breaks(reason);
@@ -192,8 +194,9 @@ impl Engine {
                     }
                 };
                 any |= count != 0;
-                for completion in &completions[..count] {
-                    self.complete(completion);
+                for place in 0..count {
+                    let completion = self.completions[place];
+                    self.complete(&completion);
                 }
                 if count < BATCH {
                     break;

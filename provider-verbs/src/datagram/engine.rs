@@ -37,7 +37,7 @@ use crate::{
     sys::{
         AddressHandle, CompChannel, Context, Cq, HEADER, Packets, Pd, Pieces, QpCap, RecvWork,
         SendWork, UdQp, What,
-        abi::{IBV_SEND_INLINE, IBV_SEND_SIGNALED},
+        abi::{IBV_SEND_INLINE, IBV_SEND_SIGNALED, ibv_wc},
     },
 };
 
@@ -124,6 +124,8 @@ pub(crate) struct Datagrams<L: Lock> {
     address: DatagramAddress,
     /// Room for headers, where the application leaves none.
     headers: Option<Packets>,
+    /// Where the device puts completions.
+    completions: Box<[ibv_wc; BATCH]>,
     qp: Arc<UdQp>,
     comp: Arc<CompChannel>,
     /// What a thread sleeps on: completions, the device, the bell.
@@ -198,6 +200,7 @@ impl<L: Lock> Datagrams<L> {
             to_groups: GroupTargets::default(),
             address,
             headers,
+            completions: Box::new([const { ibv_wc::zeroed() }; BATCH]),
             qp,
             comp,
             sleep,

@@ -24,10 +24,9 @@ impl<L: Lock> Datagrams<L> {
     /// Takes in all completions; whether there were any.
     #[inline]
     pub(super) fn poll(&mut self) -> bool {
-        let mut completions = [const { ibv_wc::zeroed() }; BATCH];
         let mut any = false;
         while !self.broken {
-            let count = match self.qp.cq().poll(&mut completions) {
+            let count = match self.qp.cq().poll(&mut *self.completions) {
                 Ok(count) => count,
                 Err(reason) => {
                     self.breaks(reason);
@@ -35,8 +34,9 @@ impl<L: Lock> Datagrams<L> {
                 }
             };
             any |= count != 0;
-            for completion in &completions[..count] {
-                self.complete(completion);
+            for place in 0..count {
+                let completion = self.completions[place];
+                self.complete(&completion);
             }
             if count < BATCH {
                 break;
