@@ -101,6 +101,7 @@ static void queue_full(struct side *s)
 	enum { LENGTH = 1024, MOST = ARENA / LENGTH };
 	uint64_t count = 0, theirs = 0;
 
+	messages_wait(s);
 	if (s->role == 0) {
 		for (uint64_t i = 0; i < MOST; i++) {
 			unsigned char *at = s->out + i * LENGTH;

@@ -36,6 +36,7 @@ static void receive_first(struct side *s)
 
 static void message_first(struct side *s)
 {
+	messages_wait(s);
 	for (size_t i = 0; i < usable_sizes(s); i++) {
 		if (s->role == 0) {
 			fill(s->out, sizes[i], i);
@@ -59,6 +60,7 @@ static void burst(struct side *s)
 	uint64_t i, *value = (uint64_t *) s->in;
 	int rounds = 0;
 
+	messages_wait(s);
 	for (i = 0; s->role == 0 && i < count; i++) {
 		ssize_t ret;
 
@@ -96,6 +98,7 @@ static void mixed_order(struct side *s)
 	enum { COUNT = 40 };
 	static const size_t lengths[] = { 8, 300000, 0, 5000, 70000 };
 
+	messages_wait(s);
 	for (size_t i = 0; i < COUNT; i++) {
 		const size_t len = lengths[i % 5], at = i / 5 * 400000 + i % 5 * 8;
 
@@ -151,6 +154,7 @@ static void inject(struct side *s)
 {
 	size_t lengths[5], count;
 
+	messages_wait(s);
 	inject_lengths(s, lengths, &count);
 	if (s->role == 0) {
 		barrier(s);

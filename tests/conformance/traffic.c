@@ -7,6 +7,12 @@ const size_t sizes[] = {
 };
 const size_t size_count = sizeof(sizes) / sizeof(sizes[0]);
 
+void messages_wait(const struct side *s)
+{
+	if (s->info->domain_attr->resource_mgmt == FI_RM_DISABLED)
+		not_offered();
+}
+
 size_t usable_sizes(const struct side *s)
 {
 	size_t count = 0;

@@ -9,6 +9,9 @@
 extern const size_t sizes[];
 extern const size_t size_count;
 
+/* For cases whose messages come before their receives: without FI_RM_ENABLED, that is the program's fault. */
+void messages_wait(const struct side *s);
+
 /* Number of these lengths that the endpoint can send. */
 size_t usable_sizes(const struct side *s);
 
