@@ -96,11 +96,8 @@ impl Engine {
     /// An operation has ended: its owner is told.
     #[inline]
     pub(super) fn send_ended(&mut self, handle: Handle, op: TxOp, outcome: Result<(), Failure>) {
-        if let (Some((word, result)), Some(words)) = (op.result, &mut self.words) {
-            if outcome.is_ok() {
-                result.fill(0, &words.value(word).to_ne_bytes());
-            }
-            words.give_back(word);
+        if let (Some(word), Some(words)) = (op.result, &mut self.words) {
+            words.give_back(word, outcome.is_ok());
         }
         if let Some(held) = op.held {
             self.held_ended(held, outcome);

@@ -10,7 +10,6 @@ use fabric_core::{
     flags::Flags,
     inet::SocketAddress,
     lock::SafeLock,
-    mem::Buffers,
     slab::Handle,
 };
 
@@ -79,8 +78,8 @@ pub(super) struct TxOp {
     /// Completion flags.
     pub(super) kind: Flags,
     pub(super) bytes: usize,
-    /// The registered word that an old value comes back in, and where the application wants it.
-    pub(super) result: Option<(u32, Buffers)>,
+    /// The registered word that an old value comes back in.
+    pub(super) result: Option<u32>,
     /// No operation of the application's, and what it holds.
     pub(super) held: Option<Held>,
 }
@@ -97,6 +96,9 @@ impl TxOp {
         }
     }
 }
+
+// Each is moved into the list and out of it.
+const _: () = assert!(size_of::<TxOp>() <= 128);
 
 /// A posted receive.
 #[derive(Clone, Copy, Debug)]
@@ -275,8 +277,8 @@ impl Engine {
         drop(ep.id.take());
         self.queues[ep.queue].reserved -= ep.limits.entries();
         for op in ep.sends.list {
-            if let (Some((word, _)), Some(words)) = (op.result, &mut self.words) {
-                words.give_back(word);
+            if let (Some(word), Some(words)) = (op.result, &mut self.words) {
+                words.give_back(word, false);
             }
             if let Some(layer) = &mut self.layer
                 && let Some(held) = op.held

@@ -61,6 +61,8 @@ pub(crate) struct Layer {
     pub(crate) listener: Option<CmId>,
     pub(crate) alarm: Option<Instant>,
     pub(super) outgoing: Packets,
+    /// Where reads want what comes by way of packets, by the first of those.
+    pub(super) into: Box<[Buffers]>,
     incoming: Packets,
     queue: Arc<Srq>,
     pub(super) cache: Cache,
@@ -137,6 +139,7 @@ impl Engine {
             events: Vec::new(),
             listener: None,
             alarm: None,
+            into: vec![Buffers::EMPTY; outgoing.count() as usize].into(),
             outgoing,
             incoming,
             queue,

@@ -36,8 +36,8 @@ pub(super) enum Lent {
 pub(super) struct Bounce {
     packets: [u32; PIECES],
     count: usize,
-    /// Where a read wants them.
-    into: Option<Buffers>,
+    /// The layer knows where a read wants them.
+    reads: bool,
 }
 
 impl Lent {
@@ -54,8 +54,9 @@ impl Layer {
     /// The device has no part any more in memory. `done`: a read has brought its bytes.
     pub(super) fn take_back(&mut self, bounce: &Bounce, done: bool) {
         let mut at = 0;
+        let into = self.into.get(bounce.packets[0] as usize).filter(|_| bounce.reads && done);
         for packet in &bounce.packets[..bounce.count] {
-            if let (Some(into), true) = (&bounce.into, done) {
+            if let Some(into) = into {
                 let len = self.outgoing.size().min(into.len() - at);
                 into.fill(at, self.outgoing.bytes(*packet, len));
                 at += len;
@@ -66,8 +67,7 @@ impl Layer {
 
     /// Takes packets for the bytes, and fills them for a write; `None`: they are needed for messages.
     fn lend_packets(&mut self, local: &Buffers, reads: bool) -> Option<(Pieces, Bounce)> {
-        let into = reads.then_some(*local);
-        let mut bounce = Bounce { packets: [0; PIECES], count: 0, into };
+        let mut bounce = Bounce { packets: [0; PIECES], count: 0, reads };
         let mut pieces = Pieces::NONE;
         let mut at = 0;
         while at < local.len() {
@@ -86,6 +86,9 @@ impl Layer {
                 return None;
             }
             at += len;
+        }
+        if let (true, Some(into)) = (reads, self.into.get_mut(bounce.packets[0] as usize)) {
+            *into = *local;
         }
         Some((pieces, bounce))
     }

@@ -201,7 +201,7 @@ impl Engine {
         }
         // The old value comes back even where nobody wants it.
         let words = self.words()?;
-        let word = words.take().ok_or(Errno::EAGAIN)?;
+        let word = words.take(result).ok_or(Errno::EAGAIN)?;
         let (place, lkey) = words.address(word)?;
         let mut pieces = Pieces::NONE;
         pieces.push(place, WORD, lkey)?;
@@ -216,13 +216,13 @@ impl Engine {
                 kind: Flags::ATOMIC | direction,
                 immediate: None,
                 inline: false,
-                result: Some((word, *result)),
+                result: Some(word),
             },
         );
         if posted.is_err()
             && let Some(words) = &mut self.words
         {
-            words.give_back(word);
+            words.give_back(word, false);
         }
         posted
     }
@@ -464,7 +464,7 @@ struct Post {
     kind: Flags,
     immediate: Option<u32>,
     inline: bool,
-    result: Option<(u32, Buffers)>,
+    result: Option<u32>,
 }
 
 /// A queue of the device that is full has room later.
