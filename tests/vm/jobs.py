@@ -103,6 +103,7 @@ def ours():
     yield fabric("dgram", alone, about=", partition and identifier", environment=chosen)
     yield refused("FI_VERBS_PKEY=0x8001", "not in partition 0x8001 but in 0xffff")
     yield refused("FI_VERBS_GID_IDX=200", "no identifier 200", "-t FI_EP_DGRAM")
+    yield examples()
     yield fabric("rdm", alone, hosts=2, **rxm)
     many = {"always": False, "seconds": 3600}
     yield conformance("verbs", "dgram", **many)
@@ -196,6 +197,30 @@ def rust(package, **fields):
         build=functools.partial(tests, package),
         **fields,
     )
+
+
+def examples():
+    """The examples of the Rust interface over verbs, each as its user starts it."""
+    programs = ("connection", "kv", "rpc_tokio", "rpc_smol")
+    alone = "; ".join(f"./{each} || status=1" for each in programs)
+    pair = (
+        "./hello >/run/hello & until grep -q address /run/hello; do sleep 0.2; done;"
+        " ./hello $(sed -n 's/address //p' /run/hello) || status=1; wait $! || status=1"
+    )
+    return Job(
+        "examples of percale over verbs",
+        f"cd $EXAMPLES; status=0; {alone}; {pair}; exit $status",
+        environment={"FI_PROVIDER": "verbs"},
+        build=example_programs,
+        seconds=300,
+    )
+
+
+def example_programs():
+    """Builds the examples; where they are."""
+    build = ["cargo", "build", "-p", "percale", "--all-features", "--examples", "--locked"]
+    run(build, 1200, cwd=ROOT)
+    return {"EXAMPLES": str(ROOT / "target" / "debug" / "examples")}
 
 
 def mpich(provider, library, program="smoke", **fields):
