@@ -10,8 +10,9 @@ use std::{
 const NAME: &str = "libfabric.so.1";
 /// Names the folder of the library.
 const VARIABLE: &str = "PERCALE_LIBDIR";
-/// A name that this library knows, and no other one.
-const MARK: &[u8] = b"percale_explain";
+/// A symbol that this library has, and no other one. It is linked with others, so that it stays when
+/// an installation strips the rest.
+const MARK: &[u8] = b"percale_getinfo_1_0";
 
 /// A `libfabric.so.1` of ours.
 #[derive(Clone, Debug)]
@@ -98,7 +99,7 @@ mod tests {
         let missing = Library::in_folder(&folder).unwrap_err();
         fs::write(folder.join(NAME), b"something else").unwrap();
         let other = Library::in_folder(&folder).unwrap_err();
-        fs::write(folder.join(NAME), b"with percale_explain in it").unwrap();
+        fs::write(folder.join(NAME), b"with percale_getinfo_1_0 in it").unwrap();
         let ours = Library::in_folder(&folder);
         fs::remove_dir_all(&folder).unwrap();
         assert!(missing.contains("there is no"), "{missing}");
