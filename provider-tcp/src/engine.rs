@@ -255,6 +255,9 @@ impl<L: Lock, N: Net> Engine<L, N> {
             }
             return;
         }
+        if event.ended {
+            self.ended(handle);
+        }
         if event.write {
             self.writable(handle);
         }

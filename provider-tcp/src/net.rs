@@ -70,6 +70,15 @@ pub(crate) struct Interest {
     pub(crate) read: bool,
     /// Room to write, or a connection that came up.
     pub(crate) write: bool,
+    /// The end alone. A broken stream is told of in any case.
+    pub(crate) end: bool,
+}
+
+impl Interest {
+    /// In what there is to read, or to accept.
+    pub(crate) const READ: Self = Self { read: true, write: false, end: false };
+    /// In nothing.
+    pub(crate) const NONE: Self = Self { read: false, write: false, end: false };
 }
 
 /// Something is to be done for a token.
@@ -81,6 +90,8 @@ pub(crate) struct Ready {
     pub(crate) read: bool,
     /// There is room to write.
     pub(crate) write: bool,
+    /// The peer has ended the stream, or it is broken: nothing will come but what is here.
+    pub(crate) ended: bool,
 }
 
 /// A stream that a peer has opened.

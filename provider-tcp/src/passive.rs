@@ -239,7 +239,7 @@ impl State {
     fn listen(&mut self) -> Result<()> {
         let acceptor = self.acceptor.as_ref().ok_or(Errno::EADDRNOTAVAIL)?;
         acceptor.listen(self.backlog)?;
-        let interest = Interest { read: true, write: false };
+        let interest = Interest::READ;
         self.poller.watch(acceptor.as_fd(), LISTENER, interest)?;
         self.listens = true;
         Ok(())
@@ -278,7 +278,7 @@ impl State {
 
     fn watch_listener(&self, watch: bool) {
         if let Some(acceptor) = &self.acceptor {
-            let interest = Interest { read: watch, write: false };
+            let interest = if watch { Interest::READ } else { Interest::NONE };
             self.poller.change(acceptor.as_fd(), LISTENER, interest);
         }
     }
@@ -309,7 +309,7 @@ impl State {
             };
             room -= 1;
             let Some(handle) = self.arriving.next_handle() else { return };
-            let interest = Interest { read: true, write: false };
+            let interest = Interest::READ;
             if self.poller.watch(stream.as_fd(), handle.raw(), interest).is_err() {
                 continue;
             }

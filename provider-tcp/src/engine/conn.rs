@@ -73,6 +73,8 @@ pub(crate) struct Conn<S> {
     /// Looks in a row that found nothing.
     pub(crate) idle: u32,
     pub(crate) pulse: Pulse,
+    /// Nothing will come but what is in the socket, which is no more than that holds.
+    pub(crate) ended: bool,
     /// What the net was asked to tell.
     pub(crate) watched: Interest,
     /// Of a connection of the protocol above.
@@ -316,7 +318,8 @@ impl<S> Conn<S> {
             asked: BTreeMap::new(),
             idle: 0,
             pulse: Pulse::default(),
-            watched: Interest { read: false, write: false },
+            ended: false,
+            watched: Interest::NONE,
             layer: None,
         }
     }
@@ -364,9 +367,14 @@ impl<S> Conn<S> {
     /// Nothing keeps what comes next waiting in its socket.
     #[inline]
     pub(crate) fn takes_more(&self) -> bool {
-        !matches!(self.rx.phase, Phase::Stalled(_))
-            && !self.tx.is_swamped()
-            && !self.layer.as_ref().is_some_and(|layer| layer.paused)
+        let paused = || self.layer.as_ref().is_some_and(|layer| layer.paused);
+        !self.is_stalled() && (self.ended || !(self.tx.is_swamped() || paused()))
+    }
+
+    /// A message without a receive keeps it waiting.
+    #[inline]
+    pub(crate) fn is_stalled(&self) -> bool {
+        matches!(self.rx.phase, Phase::Stalled(_))
     }
 
     /// What the net should tell.
@@ -374,6 +382,7 @@ impl<S> Conn<S> {
         Interest {
             read: self.takes_more() && self.state != State::Connecting && self.claim.is_none(),
             write: self.tx.blocked || self.state == State::Connecting,
+            end: self.state == State::Open && !self.ended,
         }
     }
 

@@ -21,6 +21,7 @@ use super::{
     bulk::is_large,
     conn::{Conn, Control, Phase, Sink, State},
     remote::commit,
+    rx_context::Bound,
 };
 use crate::{
     frame::head::{Answer, HeadError, HeadFlags, Header, Op, Parsed, parse},
@@ -88,6 +89,18 @@ impl<L: Lock, N: Net> Engine<L, N> {
             self.list(handle);
         }
         moved
+    }
+
+    /// Nothing will come but what is here, so that none of it need wait any longer: the end is behind
+    /// it.
+    #[cold]
+    pub(super) fn ended(&mut self, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(handle) else { return };
+        conn.ended = conn.state == State::Open;
+        if conn.ended && conn.is_stalled() {
+            self.resume(handle);
+        }
+        self.rewatch(handle);
     }
 
     /// Goes on with what was read behind the hand-shake.
@@ -260,7 +273,9 @@ impl<L: Lock> Core<L> {
             }
             Begun::Stall => {
                 conn.rx.phase = Phase::Stalled(*header);
-                if let Some((_, context)) = self.receiver(conn.ep) {
+                if let Some((_, context)) = self.receiver(conn.ep)
+                    && !context.stalled.contains(&me)
+                {
                     context.stalled.push(me);
                 }
                 return Ok(None);
@@ -324,8 +339,12 @@ impl<L: Lock> Core<L> {
             }
             return Ok(Begun::Whole);
         }
-        let waits = conn.waits_for_answers();
-        if !self.hold(conn.ep, conn.peer, arrival.len, waits) {
+        let bound = match (conn.ended, conn.waits_for_answers()) {
+            (true, _) => Bound::Socket,
+            (false, true) => Bound::Stretched,
+            (false, false) => Bound::Budget,
+        };
+        if !self.hold(conn.ep, conn.peer, arrival.len, bound) {
             return Ok(Begun::Stall);
         }
         if let Some(ep) = self.eps.get_mut(conn.ep) {

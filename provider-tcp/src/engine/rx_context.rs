@@ -25,6 +25,17 @@ const KEPT_PEER: usize = 16 << 20;
 const KEPT_ALL: usize = 256 << 20;
 /// The same where somebody may be waiting.
 const KEPT_MAX: usize = 1 << 30;
+/// How much of what comes without a receive is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// What the peer's and the endpoint's budgets allow.
+    Budget,
+    /// More: what is waited for may be behind it.
+    Stretched,
+    /// All there is: the stream has ended, and its socket has no more than it holds.
+    Socket,
+}
+
 /// What keeping a message takes beside its bytes.
 const KEPT_EACH: usize = 128;
 
@@ -227,15 +238,15 @@ impl<L: Lock> Core<L> {
     }
 
     /// Counts a message without a receive that is to go to the heap; `false` if it may not.
-    pub(super) fn hold(&mut self, ep: Handle, peer: PeerId, len: usize, waits: bool) -> bool {
+    pub(super) fn hold(&mut self, ep: Handle, peer: PeerId, len: usize, bound: Bound) -> bool {
         let Some((ep, context)) = self.receiver(ep) else { return false };
         let len = len.saturating_add(KEPT_EACH);
         let held = ep.peers.get(peer as usize).map_or(0, |peer| peer.kept);
         let within = |held: usize, limit| held.checked_add(len).is_some_and(|sum| sum <= limit);
         let may = within(held, KEPT_PEER) && within(context.kept, KEPT_ALL);
         // What is waited for may be behind this message.
-        let must = waits || context.inbox.posted_len() != 0;
-        if !(may || must && within(context.kept, KEPT_MAX)) {
+        let must = bound == Bound::Stretched || context.inbox.posted_len() != 0;
+        if !(may || must && within(context.kept, KEPT_MAX) || bound == Bound::Socket) {
             return false;
         }
         context.kept += len;

@@ -11,12 +11,7 @@ use fabric_core::{
     slab::Handle,
 };
 
-use super::{
-    Core, Engine, Msg,
-    conn::{Conn, Phase, State},
-    layer::Front,
-    leaving::Leave,
-};
+use super::{Core, Engine, Msg, conn::State, layer::Front, leaving::Leave};
 use crate::{
     frame::head::{Atomic, Header, Ranges},
     net::Net,
@@ -188,11 +183,6 @@ impl<L: Lock, N: Net> Engine<L, N> {
                 self.core.stage(conn);
             }
             self.dispatch(known, leave);
-            // A message that waits in its socket may be in front of what is waited for now.
-            let stalled = |conn: &Conn<_>| matches!(conn.rx.phase, Phase::Stalled(_));
-            if self.conns.get(known).is_some_and(stalled) {
-                self.resume(known);
-            }
             return Ok(());
         }
         if let Some(state) = self.core.eps.get_mut(ep)
@@ -235,6 +225,10 @@ impl<L: Lock, N: Net> Engine<L, N> {
         }
         match self.core.pump(conn, more) {
             Ok(()) => {
+                // A message that waits in its socket may be in front of what is waited for now.
+                if conn.is_stalled() && conn.waits_for_answers() {
+                    self.resume(handle);
+                }
                 if !self.looking {
                     self.watch_over();
                 }

@@ -33,6 +33,9 @@ fn flags(interest: Interest) -> EventFlags {
     if interest.read {
         flags |= EventFlags::IN | EventFlags::RDHUP;
     }
+    if interest.end {
+        flags |= EventFlags::RDHUP;
+    }
     if interest.write {
         flags |= EventFlags::OUT;
     }
@@ -63,8 +66,7 @@ impl Poller {
 
     /// Other interest in a watched descriptor.
     pub(crate) fn change(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) {
-        // It is watched, so the kernel has nothing to refuse. An end is told whatever the interest; a
-        // stream that is not read because its bytes wait is let go then.
+        // It is watched, so the kernel has nothing to refuse.
         let _ = epoll::modify(&self.epoll, fd, EventData::new_u64(token), flags(interest));
     }
 
@@ -91,11 +93,13 @@ impl Poller {
                 }
                 token => {
                     // Whoever reads or writes learns the reason.
-                    let ended = bits.intersects(EventFlags::ERR | EventFlags::HUP);
+                    let broken = bits.intersects(EventFlags::ERR | EventFlags::HUP);
+                    let ended = broken || bits.contains(EventFlags::RDHUP);
                     out.push(Ready {
                         token,
-                        read: ended || bits.intersects(EventFlags::IN | EventFlags::RDHUP),
-                        write: ended || bits.contains(EventFlags::OUT),
+                        read: ended || bits.contains(EventFlags::IN),
+                        write: broken || bits.contains(EventFlags::OUT),
+                        ended,
                     });
                 }
             }

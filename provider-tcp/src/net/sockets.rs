@@ -298,7 +298,7 @@ impl Net for Sockets {
     fn listen(&mut self, token: u64) -> Result<()> {
         let acceptor = self.acceptor.as_ref().ok_or(Errno::EADDRNOTAVAIL)?;
         acceptor.listen(BACKLOG)?;
-        let interest = Interest { read: true, write: false };
+        let interest = Interest::READ;
         self.poller.watch(acceptor.as_fd(), token, interest)
     }
 
@@ -308,7 +308,11 @@ impl Net for Sockets {
 
     fn watch_listener(&mut self, token: u64, watch: bool) {
         if let Some(acceptor) = &self.acceptor {
-            self.poller.change(acceptor.as_fd(), token, Interest { read: watch, write: false });
+            self.poller.change(
+                acceptor.as_fd(),
+                token,
+                if watch { Interest::READ } else { Interest::NONE },
+            );
         }
     }
 

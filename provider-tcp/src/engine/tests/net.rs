@@ -432,11 +432,12 @@ impl Net for TestNet {
         if let (Some(bound), Some(token)) = (self.bound, self.token)
             && backlog(bound) != 0
         {
-            out.push(Ready { token, read: true, write: false });
+            out.push(Ready { token, read: true, write: false, ended: false });
         }
         for (token, (at, side, interest)) in &self.watched {
             let connection = at.map(|at| &world.connections[at]);
             let ended = connection.is_none_or(|connection| connection.reset);
+            let fin = connection.is_some_and(|connection| connection.ways[1 - side].ended);
             let read = connection.is_some_and(|connection| {
                 let way = &connection.ways[1 - side];
                 let there = way.bytes.len() - way.held;
@@ -445,10 +446,11 @@ impl Net for TestNet {
             });
             let write = connection
                 .is_some_and(|connection| connection.ways[*side].bytes.len() < world.script.room);
-            let read = ended || (interest.read && read);
+            let fin = ended || (fin && (interest.read || interest.end));
+            let read = fin || (interest.read && read);
             let write = ended || (interest.write && write);
             if read || write {
-                out.push(Ready { token: *token, read, write });
+                out.push(Ready { token: *token, read, write, ended: fin });
             }
         }
         self.alarm.take_if(|at| *at <= world.now).is_some()

@@ -2,7 +2,7 @@
 
 use fabric_core::{
     Errno,
-    op::{RmaIov, RmaKind},
+    op::{RecvOp, RmaIov, RmaKind},
 };
 
 use super::{
@@ -131,7 +131,7 @@ fn a_peer_that_takes_nothing_leaves_room_for_others() {
     for n in 0..100 {
         let mut room = vec![0; 5000];
         let receive = [iov(&mut room)];
-        b.recv(fabric_core::op::RecvOp { iov: &receive, ..want(n, 3) }).unwrap();
+        b.recv(RecvOp { iov: &receive, ..want(n, 3) }).unwrap();
         a.send(meta(3, 3), Some(3), &[iov(&mut large)]).unwrap();
         for _ in 0..50 {
             settle(&mut [&mut b]);
@@ -221,4 +221,69 @@ fn messages_without_bytes_are_not_kept_without_end() {
     let context = a.engine.core.contexts.get(rx).unwrap();
     assert!(context.kept() <= 16 << 20);
     assert!(context.inbox.waiting_len() <= 1 << 17);
+}
+
+/// Both have so much on its way to the other that nothing more leaves, and one asks for something behind
+/// that: the other's answer is behind what nobody here has receives for.
+#[test]
+fn what_is_asked_behind_two_floods_is_answered() {
+    const EACH: usize = 60 << 10;
+    const MANY: usize = 600;
+    let (_shared, mut a, mut b) = pair(Script { room: 1 << 20, ..Script::default() });
+    let mut memory = pattern(1, LEN);
+    let _region = b.expose(KEY, &mut memory);
+    let (mut flood, mut place) = (pattern(2, EACH), vec![0; EACH]);
+    let mut posted = [0; 2];
+    let [own, others] = &mut posted;
+    for (node, to, posted) in [(&mut a, 1, own), (&mut b, 0, others)] {
+        while *posted < MANY && node.send(meta(to, 1), Some(9), &[iov(&mut flood)]).is_ok() {
+            *posted += 1;
+        }
+    }
+    settle(&mut [&mut a, &mut b]);
+    let mut sent = succeeded(&a.sent());
+    assert!(sent < posted[0] && succeeded(&b.sent()) < posted[1], "neither takes more");
+
+    let mut got = vec![0; 100];
+    a.rma(meta(1, 7), RmaKind::Read, &mut got, (0, KEY)).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    sent += succeeded(&a.sent());
+    assert!(sent < posted[0], "it has not left");
+    for _ in 0..posted[0] {
+        b.trecv(2, 9, &mut place);
+    }
+    for _ in 0..100 {
+        settle(&mut [&mut a, &mut b]);
+        sent += succeeded(&a.sent());
+    }
+    assert_eq!(sent, posted[0] + 1, "no receive was posted here");
+    assert_eq!(got, memory[..100]);
+}
+
+/// The end of a peer is not behind what waits for receives. All that it has sent can be received.
+#[test]
+fn a_flood_does_not_hide_its_senders_end() {
+    let shared = Shared::new(Script { room: 1 << 20, ..Script::default() });
+    let mut a = Node::new(&shared, "10.0.0.1:0", "10.0.0.1:0", LIMITS);
+    let mut stranger = Stranger::admitted(&shared, "10.0.0.2", &mut a);
+    let payload = pattern(3, LEN);
+    let (mut said, mut refused) = (0, 0);
+    while refused < 10 {
+        if stranger.say(&Header::message(LEN), &payload) {
+            (said, refused) = (said + 1, 0);
+        } else {
+            refused += 1;
+            a.engine.progress();
+        }
+    }
+    assert!(a.engine.conns.iter().any(|(_, conn)| conn.is_stalled()));
+    drop(stranger);
+    settle(&mut [&mut a]);
+    assert_eq!(a.engine.conns.iter().count(), 0, "it has left");
+    let mut place = vec![0; LEN];
+    for message in 0..said {
+        a.recv(RecvOp { iov: &[iov(&mut place)], tagged: false, ..want(1, 0) }).unwrap();
+        assert!(succeeded(&a.received()) == 1 && place == payload, "message {message}");
+    }
+    a.assert_idle();
 }
