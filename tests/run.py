@@ -120,6 +120,7 @@ def main():
     totals.step("clippy", clippy, 900)
     documents = ["cargo", "doc", *everything, "--no-deps"]
     totals.step("documentation", documents, 600, env={"RUSTDOCFLAGS": "-D warnings"})
+    oldest(totals)
     if shutil.which("cargo-deny"):
         # It reads the manifests of all crates, those for other systems too.
         totals.step("crates", ["cargo", "fetch", "--locked"], 600)
@@ -191,6 +192,18 @@ def main():
         print("\nfailed: " + ", ".join(totals.complaints))
     print(f"\n{totals.passed} passed, {totals.failed} failed, {totals.skipped} skipped")
     return 1 if totals.failed else 0
+
+
+def oldest(totals):
+    """The oldest compiler that is to be enough, where it is installed; `make msrv` installs none."""
+    manifest = (ROOT / "Cargo.toml").read_text(encoding="utf-8")
+    version = re.search(r'^rust-version = "(.+)"', manifest, re.M).group(1)
+    command = ["rustup", "toolchain", "list"]
+    found = shutil.which("rustup") and subprocess.run(command, capture_output=True, text=True)
+    if found and re.search(rf"^{re.escape(version)}\.0-", found.stdout, re.M):
+        totals.step("oldest compiler", ["make", "msrv"], 900)
+    else:
+        totals.skip("oldest compiler", f"Rust {version}.0 is not installed")
 
 
 def models(totals):

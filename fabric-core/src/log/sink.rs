@@ -124,17 +124,17 @@ impl Writer {
             Ok(file) => Self(Target::File(file)),
             Err(e) => {
                 let writer = Self(Target::Stderr);
-                let message = format_args!(
-                    "FI_LOG_LOCATION: {} cannot be created ({e}); logging to standard error",
-                    path.display()
-                );
+                // In the call itself: older compilers keep the arguments no longer.
                 writer.write(&Record::new(
                     Level::Warn,
                     "core",
                     Subsys::Core,
                     "open",
                     line!(),
-                    message,
+                    format_args!(
+                        "FI_LOG_LOCATION: {} cannot be created ({e}); logging to standard error",
+                        path.display()
+                    ),
                 ));
                 writer
             }
