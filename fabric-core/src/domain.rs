@@ -16,6 +16,7 @@ use crate::{
 /// An open domain.
 pub struct Domain {
     attr: DomainAttr,
+    provider: String,
     caps: Flags,
     api_version: Version,
     regions: Arc<MrTable>,
@@ -45,7 +46,9 @@ impl Domain {
 
     fn with(info: &Info, device: Option<Arc<dyn Registrar>>) -> Result<Arc<Self>> {
         let attr = info.domain.clone().ok_or(Errno::EINVAL)?;
-        let api_version = info.fabric.as_ref().map_or(Version(0), |fabric| fabric.api_version);
+        let fabric = info.fabric.as_ref();
+        let api_version = fabric.map_or(Version(0), |fabric| fabric.api_version);
+        let provider = fabric.and_then(|fabric| fabric.prov_name.clone()).unwrap_or_default();
         let table = MrTable::new(attr.mr_mode).limited_to(attr.mr_iov_limit);
         let regions = Arc::new(match device {
             Some(device) => table.on(device),
@@ -53,6 +56,7 @@ impl Domain {
         });
         Ok(Arc::new(Self {
             attr,
+            provider,
             caps: info.caps,
             api_version,
             regions,
@@ -65,6 +69,11 @@ impl Domain {
     /// The attributes it was opened with.
     pub fn attr(&self) -> &DomainAttr {
         &self.attr
+    }
+
+    /// The provider's name.
+    pub fn provider(&self) -> &str {
+        &self.provider
     }
 
     /// What the info that it was opened with can do.

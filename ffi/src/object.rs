@@ -28,7 +28,7 @@ use core::{
     ptr::NonNull,
 };
 
-use fabric_core::{Errno, Result, log::Subsys};
+use fabric_core::{Errno, Result, domain::Domain, log::Subsys};
 
 use crate::{
     abi::{constants::FI_CLASS_UNSPEC, fid::fid},
@@ -41,6 +41,11 @@ pub trait CObject: Send + Sync + Sized + 'static {
     type Head: Head;
     /// The class (`FI_CLASS_...`).
     const CLASS: usize;
+
+    /// The domain that it was opened in; `None` for what is in no domain.
+    fn domain(&self) -> Option<&Arc<Domain>> {
+        None
+    }
 }
 
 /// What a `fid` pointer of this library points to.
@@ -49,8 +54,21 @@ pub struct Shell<T: CObject> {
     head: UnsafeCell<T::Head>,
     /// Tells apart types of one class; same place in every shell of that class.
     kind: TypeId,
+    /// [`domain_behind`] of the type; same place, too.
+    domain: DomainBehind,
+    /// Same place, too.
     content: Content,
     of: PhantomData<Arc<T>>,
+}
+
+/// The domain of a shell's payload.
+type DomainBehind = unsafe fn(NonNull<()>) -> Option<Arc<Domain>>;
+
+/// # Safety
+/// `payload` is an object of type `T`.
+unsafe fn domain_behind<T: CObject>(payload: NonNull<()>) -> Option<Arc<Domain>> {
+    // SAFETY: the caller's promise.
+    unsafe { payload.cast::<T>().as_ref() }.domain().cloned()
 }
 
 /// What is in a shell, whatever its type.
@@ -101,6 +119,36 @@ pub unsafe fn from_fid<'a, T: CObject>(fid: *mut fid) -> Result<&'a Shell<T>> {
     shell.payload().map(|_| shell)
 }
 
+/// The domain of an open object of `T`'s class, whatever its provider; `None` for all else.
+///
+/// # Safety
+/// As for [`from_fid`].
+pub unsafe fn domain_of<T: CObject>(fid: *mut fid) -> Option<Arc<Domain>> {
+    // SAFETY: this function's own contract.
+    let shell = unsafe { of_class::<T>(fid) }.ok()?;
+    // SAFETY: a shell of some type of this class, where these two have the same places in all types;
+    // the function is written once, before anybody sees the shell.
+    let (content, domain) = unsafe { (&(*shell).content, (&raw const (*shell).domain).read()) };
+    let payload = NonNull::new(content.payload.load(Ordering::Acquire))?;
+    // SAFETY: the payload is of the shell's own type, as the function is, and the shell's own
+    // reference keeps it alive.
+    unsafe { domain(payload) }
+}
+
+/// The class of an object that C passes as an argument; that of a closed one is 0. `EINVAL` for null.
+///
+/// # Safety
+/// As for [`from_fid`].
+pub unsafe fn class_of(fid: *mut fid) -> Result<usize> {
+    if fid.is_null() || !fid.is_aligned() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: every object starts with its class, and shells stay readable after close.
+    let class = unsafe { AtomicUsize::from_ptr(&raw mut (*fid).fclass) };
+    // Acquire: pairs with the Release in `open`.
+    Ok(class.load(Ordering::Acquire))
+}
+
 /// A slot `close` of C: has `close` retire the object, unless something is in its way. A copy of the
 /// parent process's object is closed without being touched.
 ///
@@ -127,16 +175,8 @@ pub unsafe fn close<T: CObject>(
 /// # Safety
 /// As for [`from_fid`].
 unsafe fn find<'a, T: CObject>(fid: *mut fid) -> Result<&'a Shell<T>> {
-    if fid.is_null() || !fid.cast::<Shell<T>>().is_aligned() {
-        return Err(Errno::EINVAL);
-    }
-    // SAFETY: every object starts with its class, and shells stay readable after close.
-    let class = unsafe { AtomicUsize::from_ptr(&raw mut (*fid).fclass) };
-    // Acquire: pairs with the Release in `open`.
-    if class.load(Ordering::Acquire) != T::CLASS {
-        return Err(Errno::EINVAL);
-    }
-    let shell = fid.cast::<Shell<T>>();
+    // SAFETY: this function's own contract.
+    let shell = unsafe { of_class::<T>(fid) }?;
     // SAFETY: objects of this class are made by this library alone, so a shell of some type is
     // here, and the place of `kind` depends only on the class.
     if unsafe { (&raw const (*shell).kind).read() } != TypeId::of::<T>() {
@@ -144,6 +184,20 @@ unsafe fn find<'a, T: CObject>(fid: *mut fid) -> Result<&'a Shell<T>> {
     }
     // SAFETY: the type has been checked, shells live forever.
     Ok(unsafe { &*shell })
+}
+
+/// A shell of `T`'s class that has not been closed, be it of another type.
+///
+/// # Safety
+/// As for [`from_fid`].
+unsafe fn of_class<T: CObject>(fid: *mut fid) -> Result<*mut Shell<T>> {
+    let shell = fid.cast::<Shell<T>>();
+    // SAFETY: this function's own contract.
+    if shell.is_aligned() && unsafe { class_of(fid) }? == T::CLASS {
+        Ok(shell)
+    } else {
+        Err(Errno::EINVAL)
+    }
 }
 
 /// The object of a call that came through its own table: the table vouches for the type.

@@ -10,7 +10,7 @@ use std::{
 
 use fabric_core::fork::ForkSafe;
 
-use super::{CObject, Content, Head, Shell};
+use super::{CObject, Content, Head, Shell, domain_behind};
 
 /// Closes of one type that pass before a shell is used again.
 pub const QUARANTINE: usize = 1024;
@@ -27,6 +27,7 @@ pub(super) fn take<T: CObject>() -> NonNull<Shell<T>> {
     let shell: &'static Shell<T> = Box::leak(Box::new(Shell {
         head: UnsafeCell::new(T::Head::closed()),
         kind: TypeId::of::<T>(),
+        domain: domain_behind::<T>,
         content: Content::empty(),
         of: PhantomData,
     }));

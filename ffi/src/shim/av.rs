@@ -8,6 +8,7 @@ use fabric_core::{
     api::Endpoint,
     attr::AvType,
     av::{Av, symmetric_names},
+    domain::Domain,
     eq::{BoundEq, ControlEvent, ErrorEvent, Event},
     flags::Flags,
     log::Subsys,
@@ -16,8 +17,9 @@ use fabric_core::{
 
 use super::{
     addresses::Addresses,
-    payload::{AvObject, DomainObject, EqObject},
-    table,
+    belonging,
+    payload::{AvObject, DomainObject},
+    table, tell_shortage,
 };
 use crate::{
     abi::{
@@ -35,6 +37,10 @@ use crate::{
 impl CObject for AvObject {
     type Head = fid_av;
     const CLASS: usize = FI_CLASS_AV;
+
+    fn domain(&self) -> Option<&Arc<Domain>> {
+        Some(self.child.domain())
+    }
 }
 
 const FID: &fi_ops = &fi_ops { close, bind, ..fi_ops::UNSUPPORTED };
@@ -75,12 +81,17 @@ pub(super) unsafe fn open<E: Endpoint>(
     if flags.contains(Flags::PEER) {
         return Err(Errno::EINVAL);
     }
-    let av = Av::open(kind, attr.count, flags, domain.addresses)?;
+    let av = Av::open(kind, attr.count, flags, domain.addresses).inspect_err(tell_shortage(
+        domain.provider(),
+        Subsys::Av,
+        "fi_av_open",
+    ))?;
     attr.r#type = FI_AV_TABLE;
     let mut head = fid_av::zeroed();
     head.fid.ops = table(FID);
     head.ops = table(OPS);
-    let object = AvObject { av, child: domain.domain.child(), eq: OnceLock::new() };
+    let (child, fabric) = (domain.domain.child(), domain.fabric.0.clone());
+    let object = AvObject { av, child, fabric, eq: OnceLock::new() };
     Ok(object::open(Arc::new(object), context, head))
 }
 
@@ -104,12 +115,13 @@ unsafe extern "C" fn bind(fid: *mut fid, bound: *mut fid, flags: u64) -> c_int {
     guard(|| {
         // SAFETY: the caller passes an object.
         status(unsafe { from_fid::<AvObject>(fid) }.and_then(|shell| {
+            let object = shell.payload()?;
             // SAFETY: as above.
-            let eq = unsafe { from_fid::<EqObject>(bound) }?.payload()?;
+            let eq = unsafe { belonging::event_queue(&object.fabric, bound) }?;
             if flags != 0 {
                 return Err(Errno::EBADFLAGS);
             }
-            shell.payload()?.eq.set(eq.eq.bind()?).map_err(|_| Errno::EINVAL)
+            object.eq.set(eq.eq.bind()?).map_err(|_| Errno::EINVAL)
         }))
     })
 }

@@ -11,13 +11,14 @@ use fabric_core::{
     api::Endpoint,
     attr::{CntrEvents, WaitObj},
     completion::{Counter, CounterAttr},
+    domain::Domain,
     log::Subsys,
 };
 
 use super::{
     no_flags,
     payload::{CntrObject, DomainObject},
-    table, wait,
+    table, tell_shortage, wait,
 };
 use crate::{
     abi::{
@@ -34,6 +35,10 @@ use crate::{
 impl<E: Endpoint> CObject for CntrObject<E> {
     type Head = fid_cntr;
     const CLASS: usize = FI_CLASS_CNTR;
+
+    fn domain(&self) -> Option<&Arc<Domain>> {
+        Some(self.child.domain())
+    }
 }
 
 /// The tables of a counter.
@@ -71,7 +76,8 @@ pub(super) unsafe fn open<E: Endpoint>(
     let counter = Counter::<E>::open(&CounterAttr {
         events: CntrEvents::from_raw(attr.events).ok_or(Errno::EINVAL)?,
         wait_obj: WaitObj::from_raw(attr.wait_obj).ok_or(Errno::EINVAL)?,
-    })?;
+    })
+    .inspect_err(tell_shortage(domain.provider(), Subsys::Cntr, "fi_cntr_open"))?;
     let mut head = fid_cntr::zeroed();
     head.fid.ops = table(Tables::<E>::FID);
     head.ops = table(Tables::<E>::OPS);

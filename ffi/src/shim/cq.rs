@@ -13,6 +13,7 @@ use fabric_core::{
     api::Endpoint,
     attr::{CqFormat, Version, WaitObj},
     completion::{Cq, CqAttr, CqError, EntryBuf},
+    domain::Domain,
     flags::Flags,
     log::Subsys,
 };
@@ -21,7 +22,7 @@ use super::{
     error::{self, words},
     no_flags,
     payload::{CqObject, DomainObject},
-    signed, table, wait,
+    signed, table, tell_shortage, wait,
 };
 use crate::{
     abi::{
@@ -40,6 +41,10 @@ use crate::{
 impl<E: Endpoint> CObject for CqObject<E> {
     type Head = fid_cq;
     const CLASS: usize = FI_CLASS_CQ;
+
+    fn domain(&self) -> Option<&Arc<Domain>> {
+        Some(self.child.domain())
+    }
 }
 
 /// An entry format as a type.
@@ -97,7 +102,8 @@ pub(super) unsafe fn open<E: Endpoint>(
         size: attr.size,
         format: CqFormat::from_raw(attr.format).ok_or(Errno::EINVAL)?,
         wait_obj: WaitObj::from_raw(attr.wait_obj).ok_or(Errno::EINVAL)?,
-    })?;
+    })
+    .inspect_err(tell_shortage(domain.provider(), Subsys::Cq, "fi_cq_open"))?;
     let mut head = fid_cq::zeroed();
     let (fid_ops, ops) = match cq.attr().format {
         CqFormat::Unspec | CqFormat::Context => {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use fabric_core::{Errno, Result, api::Endpoint, av::AddressFormat, domain::Domain, log::Subsys};
 
 use super::{
-    av, cntr, cq, ep, mr, open_into,
-    payload::{DomainObject, EqObject, FabricObject},
+    av, belonging, cntr, cq, ep, mr, open_into,
+    payload::{DomainObject, FabricObject},
     query, srx, table,
 };
 use crate::{
@@ -101,12 +101,13 @@ unsafe extern "C" fn bind<E: Endpoint>(fid: *mut fid, bound: *mut fid, flags: u6
     guard(|| {
         // SAFETY: the caller passes an object.
         status(unsafe { from_fid::<DomainObject<E>>(fid) }.and_then(|shell| {
+            let object = shell.payload()?;
             // SAFETY: as above.
-            let eq = unsafe { from_fid::<EqObject>(bound) }?.payload()?;
+            let eq = unsafe { belonging::event_queue(&object.fabric.0, bound) }?;
             if flags != 0 {
                 return Err(Errno::EBADFLAGS);
             }
-            shell.payload()?.eq.set(eq.eq.bind()?).map_err(|_| Errno::EINVAL)
+            object.eq.set(eq.eq.bind()?).map_err(|_| Errno::EINVAL)
         }))
     })
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use core::ffi::{c_int, c_void};
 
-use fabric_core::{Errno, Result, api::Endpoint, flags::Flags, log::Subsys};
+use fabric_core::{Errno, Result, api::Endpoint, domain::Domain, flags::Flags, log::Subsys};
 
 use super::{
-    atomic, cm, collective,
+    atomic, belonging, cm, collective,
     connreq::{self, Found},
     msg, no_flags, options,
-    payload::{AvObject, CntrObject, CqObject, DomainObject, EpObject, EqObject, SrxObject},
+    payload::{AvObject, CntrObject, CqObject, DomainObject, EpObject, SrxObject},
     rma, table, tagged,
 };
 use crate::{
@@ -26,17 +26,21 @@ use crate::{
     },
     info::Hints,
     node::Node,
-    object::{self, CObject, Shell, from_fid},
+    object::{self, CObject, Shell, class_of, from_fid},
     panic::{guard, status},
 };
 
 impl<E: Endpoint> CObject for EpObject<E> {
     type Head = fid_ep;
     const CLASS: usize = FI_CLASS_EP;
+
+    fn domain(&self) -> Option<&Arc<Domain>> {
+        Some(&self.domain.domain)
+    }
 }
 
 /// Opens an endpoint for `fi_endpoint` and `fi_endpoint2`. Null infos and endpoints of peer
-/// providers are `EINVAL`, other flags `EBADFLAGS`.
+/// providers are `EINVAL`, and so are infos of another provider; other flags `EBADFLAGS`.
 ///
 /// # Safety
 /// `info` is null or has structs of the sizes that the domain's fabric was opened for, with
@@ -52,6 +56,7 @@ pub unsafe fn open<E: Endpoint>(
     // SAFETY: the caller's promise.
     let hints = unsafe { Hints::read(info, node, domain.domain.api_version()) }?;
     let hints = hints.ok_or(Errno::EINVAL)?;
+    belonging::suits(domain, &hints.info)?;
     let request = request_of(domain, hints.handle)?;
     let handle = request.as_ref().map(|found| &found.request);
     let ep = E::open(&domain.domain, &hints.info, handle, context.addr())?;
@@ -150,34 +155,35 @@ unsafe fn bind_object<E: Endpoint>(
     bound: *mut fid,
     flags: Flags,
 ) -> Result<()> {
-    let ep = &object.ep;
-    if bound.is_null() || !bound.is_aligned() {
-        return Err(Errno::EINVAL);
-    }
-    // SAFETY: every object starts with its class, in closed ones too.
-    match unsafe { (*bound).fclass } {
+    let (ep, domain) = (&object.ep, &object.domain.domain);
+    // SAFETY: the caller's promise.
+    match unsafe { class_of(bound) }? {
         FI_CLASS_CQ => {
             // SAFETY: the caller's promise.
-            ep.bind_cq(&unsafe { from_fid::<CqObject<E>>(bound) }?.payload()?.cq, flags)
+            let queue = unsafe { belonging::of_domain::<CqObject<E>>(domain, bound) }?.payload()?;
+            ep.bind_cq(&queue.cq, flags)
         }
         FI_CLASS_CNTR => {
             // SAFETY: the caller's promise.
-            let counter = unsafe { from_fid::<CntrObject<E>>(bound) }?;
+            let counter = unsafe { belonging::of_domain::<CntrObject<E>>(domain, bound) }?;
             ep.bind_counter(&counter.payload()?.counter, flags)
         }
         FI_CLASS_AV | FI_CLASS_EQ | FI_CLASS_SRX_CTX if !flags.is_empty() => Err(Errno::EBADFLAGS),
-        // SAFETY: the caller's promise.
-        FI_CLASS_AV => ep.bind_av(&unsafe { from_fid::<AvObject>(bound) }?.payload()?.av),
+        FI_CLASS_AV => {
+            // SAFETY: the caller's promise.
+            let vector = unsafe { belonging::of_domain::<AvObject>(domain, bound) }?;
+            ep.bind_av(&vector.payload()?.av)
+        }
         FI_CLASS_EQ => {
             // SAFETY: the caller's promise.
-            let eq = &unsafe { from_fid::<EqObject>(bound) }?.payload()?.eq;
+            let eq = &unsafe { belonging::event_queue(&object.domain.fabric.0, bound) }?.eq;
             ep.bind_eq(eq)?;
             object.bound().eqs.push(eq.clone());
             Ok(())
         }
         FI_CLASS_SRX_CTX => {
             // SAFETY: the caller's promise.
-            let srx = unsafe { from_fid::<SrxObject<E>>(bound) }?.share()?;
+            let srx = unsafe { belonging::of_domain::<SrxObject<E>>(domain, bound) }?.share()?;
             ep.bind_shared_receive(&srx.srx)?;
             object.bound().srx = Some(srx.uses());
             Ok(())

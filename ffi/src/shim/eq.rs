@@ -16,7 +16,7 @@ use super::{
     eq_entry::{self, Entry},
     error::{self, strerror},
     payload::{EqObject, FabricObject},
-    signed, table, wait,
+    signed, table, tell_shortage, wait,
 };
 use crate::{
     abi::{
@@ -62,7 +62,9 @@ pub(super) unsafe fn open(
     let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
     let wait_obj = WaitObj::from_raw(attr.wait_obj).ok_or(Errno::EINVAL)?;
     let flags = Flags::from_bits_retain(attr.flags);
-    let eq = EventQueue::open(&EqAttr { size: attr.size, flags, wait_obj })?;
+    let provider = fabric.attr.prov_name.as_deref().unwrap_or_default();
+    let eq = EventQueue::open(&EqAttr { size: attr.size, flags, wait_obj })
+        .inspect_err(tell_shortage(provider, Subsys::Eq, "fi_eq_open"))?;
     let mut head = fid_eq::zeroed();
     head.fid.ops = table(FID);
     head.ops = table(OPS);

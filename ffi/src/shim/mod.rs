@@ -7,6 +7,7 @@ mod addresses;
 mod args;
 pub mod atomic;
 pub mod av;
+mod belonging;
 pub mod cm;
 pub mod cntr;
 pub mod collective;
@@ -37,7 +38,7 @@ mod ep_tests;
 
 use core::ffi::{c_int, c_void};
 
-use fabric_core::{Errno, Result, flags::Flags};
+use fabric_core::{Errno, Result, flags::Flags, log::Subsys, shortage::limit};
 
 /// The address of a static table, as objects hold it.
 const fn table<T>(table: &'static T) -> *mut T {
@@ -59,6 +60,15 @@ unsafe fn open_into<T>(slot: *mut *mut T, open: impl FnOnce() -> Result<*mut T>)
             0
         }
         Err(errno) => -errno.get(),
+    }
+}
+
+/// Has the log tell what is short, where `call` fails for that.
+fn tell_shortage(provider: &str, subsys: Subsys, call: &str) -> impl Fn(&Errno) {
+    move |reason| {
+        if let Some(limit) = limit(*reason) {
+            fabric_core::warn!(provider, subsys, "{call}: {reason}: {limit}");
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use fabric_core::{
 };
 
 use super::{
-    argument, open_into,
+    argument, belonging, open_into,
     payload::{CntrObject, DomainObject, EpObject, MrObject},
     table,
 };
@@ -26,14 +26,15 @@ use crate::{
         Plain,
         attr::{fi_mr_attr, fi_mr_map_raw, fi_mr_modify, fi_mr_raw_attr},
         constants::{
-            FI_CLASS_MR, FI_ENABLE, FI_GET_RAW_MR, FI_HMEM_SYSTEM, FI_MR_DMABUF, FI_REFRESH,
+            FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_GET_RAW_MR, FI_HMEM_SYSTEM, FI_MR_DMABUF,
+            FI_REFRESH,
         },
         fid::{fi_ops, fid, fid_mr},
         iovec,
         ops::fi_ops_mr,
     },
     info::memory::prefix,
-    object::{self, CObject, Shell, from_fid},
+    object::{self, CObject, Shell, class_of, from_fid},
     panic::{guard, status},
 };
 
@@ -205,12 +206,10 @@ unsafe extern "C" fn bind<E: Endpoint>(fid: *mut fid, bound: *mut fid, flags: u6
         // SAFETY: the caller passes an object.
         status(unsafe { from_fid::<MrObject>(fid) }.and_then(|shell| {
             let object = shell.payload()?;
-            let same = |domain| {
-                if Arc::ptr_eq(domain, &object.domain) { Ok(()) } else { Err(Errno::EDOMAIN) }
-            };
             // SAFETY: the caller passes an object.
-            if let Ok(ep) = unsafe { from_fid::<EpObject<E>>(bound) } {
-                same(&ep.payload()?.domain.domain)?;
+            if unsafe { class_of(bound) }? == FI_CLASS_EP {
+                // SAFETY: as above.
+                unsafe { belonging::of_domain::<EpObject<E>>(&object.domain, bound) }?;
                 return if flags == 0 {
                     object.region.bind_endpoint()
                 } else {
@@ -218,8 +217,8 @@ unsafe extern "C" fn bind<E: Endpoint>(fid: *mut fid, bound: *mut fid, flags: u6
                 };
             }
             // SAFETY: as above.
-            let cntr = unsafe { from_fid::<CntrObject<E>>(bound) }?.payload()?;
-            same(cntr.child.domain())?;
+            let cntr = unsafe { belonging::of_domain::<CntrObject<E>>(&object.domain, bound) }?
+                .payload()?;
             if flags != Flags::REMOTE_WRITE.bits() {
                 return Err(Errno::EBADFLAGS);
             }

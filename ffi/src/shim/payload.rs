@@ -112,6 +112,8 @@ pub struct AvObject {
     pub av: Arc<Av>,
     /// Its domain.
     pub child: Child,
+    /// The domain's fabric.
+    pub fabric: Arc<FabricObject>,
     /// Where insertions are reported if the vector was opened with `FI_EVENT`.
     pub eq: OnceLock<BoundEq>,
 }

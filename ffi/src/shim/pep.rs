@@ -11,11 +11,11 @@ use fabric_core::{
 };
 
 use super::{
-    argument,
+    argument, belonging,
     cm::{self, Named},
     connreq::{self, Surrender},
     options,
-    payload::{EqObject, FabricObject, PepObject},
+    payload::{FabricObject, PepObject},
     table,
 };
 use crate::{
@@ -127,7 +127,7 @@ unsafe extern "C" fn close<P: PassiveEndpoint>(fid: *mut fid) -> c_int {
 unsafe extern "C" fn bind<P: PassiveEndpoint>(fid: *mut fid, bound: *mut fid, flags: u64) -> c_int {
     let run = |object: &PepObject<P>| {
         // SAFETY: C passes null or an object that it does not close during the call.
-        let eq = &unsafe { from_fid::<EqObject>(bound) }?.payload()?.eq;
+        let eq = &unsafe { belonging::event_queue(&object.fabric.0, bound) }?.eq;
         if flags != 0 {
             return Err(Errno::EBADFLAGS);
         }

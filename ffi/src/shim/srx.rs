@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fabric_core::{
     Errno, Result,
     api::{Endpoint, SharedReceive},
+    domain::Domain,
     flags::Flags,
     log::Subsys,
     op::{Descs, RecvOp},
@@ -35,6 +36,10 @@ use crate::{
 impl<E: Endpoint> CObject for SrxObject<E> {
     type Head = fid_ep;
     const CLASS: usize = FI_CLASS_SRX_CTX;
+
+    fn domain(&self) -> Option<&Arc<Domain>> {
+        Some(self.child.domain())
+    }
 }
 
 impl<E: Endpoint> Receiver for SrxObject<E> {

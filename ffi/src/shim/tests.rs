@@ -1,5 +1,6 @@
 //! Objects as C uses them: opened, used and closed through their tables.
 
+mod belonging;
 mod queues;
 mod vectors;
 
@@ -46,7 +47,7 @@ fn bind<T, B>(object: *mut T, bound: *mut B, flags: u64) -> c_int {
     unsafe { ((*(*fid).ops).bind)(fid, bound.cast(), flags) }
 }
 
-/// A fabric and a domain of shared memory, closed at the end.
+/// A fabric and a domain, of shared memory unless said otherwise, closed at the end.
 struct Open {
     info: *mut fi_info,
     fabric: *mut fid_fabric,
@@ -60,8 +61,13 @@ impl Open {
 
     /// With domain attributes edited after discovery.
     fn with(edit: impl FnOnce(&mut fi_domain_attr)) -> Self {
+        Self::of(c"shm", edit)
+    }
+
+    /// The same of a provider.
+    fn of(provider: &core::ffi::CStr, edit: impl FnOnce(&mut fi_domain_attr)) -> Self {
         let mut fabric_attr = fi_fabric_attr::zeroed();
-        fabric_attr.prov_name = c"shm".as_ptr().cast_mut();
+        fabric_attr.prov_name = provider.as_ptr().cast_mut();
         let mut hints = fi_info::zeroed();
         hints.fabric_attr = &raw mut fabric_attr;
         let (mut info, mut fabric) = (core::ptr::null_mut(), core::ptr::null_mut());

@@ -71,7 +71,7 @@ fn binding() {
             cq::open(&o.domain, &mut fi_cq_attr::zeroed(), NULL).expect("cq"),
             cntr::open(&o.domain, &mut fi_cntr_attr::zeroed(), NULL).expect("counter"),
             av::open(&o.domain, &mut fi_av_attr::zeroed(), NULL).expect("av"),
-            eq::open(&fabric(), &mut fi_eq_attr::zeroed(), NULL).expect("eq"),
+            eq::open(&o.domain.fabric.0, &mut fi_eq_attr::zeroed(), NULL).expect("eq"),
         )
     };
     let (cq, counter, av, eq) =

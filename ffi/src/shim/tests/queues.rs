@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl Open {
-    fn cq(&self, attr: &fi_cq_attr) -> Result<*mut fid_cq, c_int> {
+    pub(super) fn cq(&self, attr: &fi_cq_attr) -> Result<*mut fid_cq, c_int> {
         let (mut cq, mut attr) = (core::ptr::null_mut(), *attr);
         // SAFETY: the domain is open.
         let code = unsafe {

@@ -9,7 +9,7 @@ use crate::abi::{
 };
 
 impl Open {
-    fn av(&self, attr: &mut fi_av_attr) -> Result<*mut fid_av, c_int> {
+    pub(super) fn av(&self, attr: &mut fi_av_attr) -> Result<*mut fid_av, c_int> {
         let mut av = core::ptr::null_mut();
         // SAFETY: the domain is open.
         let code = unsafe { ((*(*self.domain).ops).av_open)(self.domain, attr, &raw mut av, NULL) };
