@@ -8,6 +8,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use rustix::io::{FdFlags, fcntl_getfd};
+
 use super::{Config, Level, Subsys};
 
 /// One message. Its `Display` is the line, without the newline.
@@ -148,11 +150,21 @@ impl Sink for Writer {
         // written has nowhere to complain.
         let line = format!("{record}\n");
         let _ = match &self.0 {
-            Target::Stderr => write_all(&std::io::stderr(), line.as_bytes()),
-            Target::Stdout => write_all(&std::io::stdout(), line.as_bytes()),
+            Target::Stderr => write_standard(&std::io::stderr(), line.as_bytes()),
+            Target::Stdout => write_standard(&std::io::stdout(), line.as_bytes()),
             Target::File(file) => write_all(file, line.as_bytes()),
         };
     }
+}
+
+/// To a standard stream, unless it has been closed and its number given to something else: to a
+/// connection of ours, for one. Streams are there for the programs that this one starts, too, whereas
+/// every descriptor of this library closes where another program begins.
+fn write_standard(stream: &impl AsFd, bytes: &[u8]) -> rustix::io::Result<()> {
+    if fcntl_getfd(stream)?.contains(FdFlags::CLOEXEC) {
+        return Err(rustix::io::Errno::BADF);
+    }
+    write_all(stream, bytes)
 }
 
 /// Without the locks of the standard streams, which another thread may have when the process forks.
@@ -174,6 +186,16 @@ mod tests {
 
     fn say(writer: &Writer, text: &str) {
         writer.write(&Record::new(Level::Info, "shm", Subsys::Av, "f", 1, format_args!("{text}")));
+    }
+
+    #[test]
+    fn standard_streams_are_what_other_programs_get_too() {
+        let (stream, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(write_standard(&stream, b"a connection"), Err(rustix::io::Errno::BADF));
+        rustix::io::fcntl_setfd(&stream, FdFlags::empty()).unwrap();
+        assert_eq!(write_standard(&stream, b"standard error"), Ok(()));
+        drop(stream);
+        assert_eq!(std::io::read_to_string(&mut other).unwrap(), "standard error");
     }
 
     #[test]
