@@ -140,6 +140,12 @@ static void set_up(void) {
     struct fi_info *hints = fi_allocinfo(), *info, *found;
     struct fid_fabric *fabric;
     struct fid_domain *domain;
+    struct fi_cq_attr cq_attr = {.wait_obj = FI_WAIT_FD};
+    struct fi_cntr_attr cntr_attr = {.wait_obj = FI_WAIT_FD};
+    struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_FD};
+    struct fid_cq *cq;
+    struct fid_cntr *cntr;
+    struct fid_eq *eq;
     char words[128];
 
     hints->ep_attr->type = FI_EP_RDM;
@@ -159,6 +165,14 @@ static void set_up(void) {
         CHECK(refused == 0 || refused == -FI_EMFILE);
         CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
     }
+    files = leave_descriptors(0);
+    CHECK(fi_cq_open(domain, &cq_attr, &cq, NULL) == -FI_EMFILE);
+    CHECK(fi_cntr_open(domain, &cntr_attr, &cntr, NULL) == -FI_EMFILE);
+    CHECK(fi_eq_open(fabric, &eq_attr, &eq, NULL) == -FI_EMFILE);
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    check_lines(1, "fi_cq_open", "ulimit -n");
+    check_lines(1, "fi_cntr_open", "ulimit -n");
+    check_lines(1, "fi_eq_open", "ulimit -n");
     OK(fi_close(&domain->fid));
     OK(fi_close(&fabric->fid));
     fi_freeinfo(info);
