@@ -52,10 +52,23 @@ pub(crate) const ON_DEMAND: u32 = IBV_ODP_SUPPORT_SEND
     | IBV_ODP_SUPPORT_READ
     | IBV_ODP_SUPPORT_SRQ_RECV;
 
+/// The vendor that soft-RoCE says (`RXE_VENDOR_ID` of Linux).
+const SOFT_ROCE: u32 = 0xff_ffff;
+
 /// Whether regions on a device are not to be pinned; a line in the log if that is asked for and the
 /// device cannot.
 pub(crate) fn on_demand(device: &device::Device, context: Context, atomics: bool) -> bool {
     if !settings::on_demand() {
+        return false;
+    }
+    if context.attr().is_ok_and(|attr| attr.vendor_id == SOFT_ROCE) {
+        fabric_core::warn!(
+            NAME,
+            Subsys::Mr,
+            "FI_VERBS_USE_ODP: soft-RoCE puts wrong bytes behind the first packet of a message into such \
+             memory, so that of {} is pinned",
+            context.name()
+        );
         return false;
     }
     let atomic = if atomics { IBV_ODP_SUPPORT_ATOMIC } else { 0 };
