@@ -132,6 +132,11 @@ def main():
         totals.step("book", ["mdbook", "build", "docs", "--dest-dir", ROOT / "build" / "book"], 60)
     else:
         totals.skip("book", "mdbook is not installed")
+    if not args.rust_only:
+        # Some of what follows runs on its libfabric, too, and its jobs on ours; without it they are
+        # left out.
+        prepare = [python, "-m", "harness.prepare"]
+        totals.step("MPICH of PyPI", prepare, 600, env={"PYTHONPATH": str(ROOT / "tests")})
     tests = ["cargo", "test", *everything, "--no-fail-fast"]
     totals.step("Rust and C tests", tests, 1200, counts=True)
     oracle = ["cargo", "test", "--manifest-path", "tests/oracle/Cargo.toml", "--locked"]

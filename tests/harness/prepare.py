@@ -71,3 +71,7 @@ def name(directory):
     if not link.is_symlink():
         link.unlink(missing_ok=True)
         link.symlink_to("libfabric.so")
+
+
+if __name__ == "__main__":
+    venv()
