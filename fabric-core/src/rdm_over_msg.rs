@@ -99,6 +99,8 @@ pub struct Engine<T: Transport, L: Lock> {
     conns: Slab<Conn<T>>,
     /// Connections with something to send that the transport did not take.
     listed: Vec<Handle>,
+    /// Some of them are since the transport was armed.
+    newly_listed: bool,
     /// Connections whose messages are not taken.
     paused: Vec<Handle>,
     /// Connections whose messages are not to be taken any more.
@@ -229,6 +231,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
             },
             conns: Slab::new(usize::MAX),
             listed: Vec::new(),
+            newly_listed: false,
             paused: Vec::new(),
             full: Vec::new(),
             events: Vec::new(),
@@ -294,14 +297,17 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         }
     }
 
-    /// Sends what waits on listed connections.
+    /// Sends what waits on listed connections. What the transport still does not take waits for room
+    /// there, as before.
     fn flush(&mut self) {
+        let newly = self.newly_listed;
         for handle in std::mem::take(&mut self.listed) {
             if let Some(conn) = self.conns.get_mut(handle) {
                 conn.listed = false;
                 self.pump(handle);
             }
         }
+        self.newly_listed = newly && !self.listed.is_empty();
     }
 
     /// Has a connection looked at in the next progress call.
@@ -311,6 +317,7 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         {
             conn.listed = true;
             self.listed.push(handle);
+            self.newly_listed = true;
         }
     }
 
@@ -320,13 +327,15 @@ impl<T: Transport, L: Lock> Engine<T, L> {
         if !self.listed.is_empty() {
             self.flush();
         }
-        self.transport.arm()
+        let quiet = self.transport.arm();
+        self.newly_listed &= !quiet;
+        quiet
     }
 
     /// At the end of a call of the application.
     #[inline]
     pub(crate) fn hand_on(&mut self) {
-        self.transport.hand_on(!self.listed.is_empty());
+        self.transport.hand_on(self.newly_listed);
     }
 
     /// Does what is due.

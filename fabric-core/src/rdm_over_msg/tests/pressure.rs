@@ -50,6 +50,33 @@ fn take(node: &mut Node, peer: &mut Node, count: usize, bytes: &mut [u8]) {
     );
 }
 
+/// What waits for room in the transport is the transport's to wake for, however often it is tried.
+#[test]
+fn who_finds_no_room_wakes_nobody_who_waits_for_it() {
+    let (shared, mut a, mut b) = pair(Script::default());
+    let mut bytes = pattern(1, 100);
+    a.send(meta(1, 1), Some(5), &[iov(&mut bytes)]).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    a.engine.arm();
+
+    shared.refuse(1);
+    a.send(meta(1, 2), Some(5), &[iov(&mut bytes)]).unwrap();
+    a.engine.hand_on();
+    assert!(std::mem::take(&mut a.engine.transport.handed_on), "a thread may sleep");
+    a.engine.progress();
+    a.engine.arm();
+    for _ in 0..3 {
+        a.engine.progress();
+        a.engine.hand_on();
+        assert!(!a.engine.transport.handed_on, "another one would be told, and tell us");
+    }
+
+    shared.refuse(0);
+    a.engine.progress();
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(a.sent().len(), 2);
+}
+
 /// Sends that wait behind a flood of the peer's are no reason to take more of it.
 #[test]
 fn both_flood_and_neither_keeps_more_than_its_budget() {

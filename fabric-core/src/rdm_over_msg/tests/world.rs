@@ -113,7 +113,12 @@ impl Shared {
         let mut world = self.lock();
         world.endpoints.push(Endpoint { events: Queue::new(), regions, alarm: None });
         let me = world.endpoints.len() - 1;
-        TestTransport { world: self.clone(), me, at, keys: 0 }
+        TestTransport { world: self.clone(), me, at, keys: 0, handed_on: false }
+    }
+
+    /// From now on every so manyth call finds no room.
+    pub(super) fn refuse(&self, refuse: u64) {
+        self.lock().script.refuse = refuse;
     }
 
     /// Lets time pass.
@@ -269,6 +274,8 @@ pub(super) struct TestTransport {
     me: usize,
     at: At,
     keys: u64,
+    /// Who sleeps has been woken for the engine's sake.
+    pub(super) handed_on: bool,
 }
 
 impl fmt::Debug for TestTransport {
@@ -564,7 +571,9 @@ impl Transport for TestTransport {
         true
     }
 
-    fn hand_on(&mut self, _: bool) {}
+    fn hand_on(&mut self, must: bool) {
+        self.handed_on |= must;
+    }
 }
 
 /// A table of regions with the application's keys, by offsets.
