@@ -1,15 +1,12 @@
 //! SETUP. The devices of this host, what they can do, and at which addresses they are.
 
-use std::{
-    fmt,
-    net::Ipv4Addr,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, net::Ipv4Addr, sync::Arc};
 
 use fabric_core::{
     Errno, Result,
     attr::{EpType, Nic},
     discovery::Rejection,
+    fork::ForkSafe,
     inet::SocketAddress,
     log::Subsys,
 };
@@ -340,10 +337,9 @@ fn nowhere(ports: &[PortEntry], mut why: Vec<String>) -> Box<Rejection> {
 /// What is known of a port. Looking a device over means to open it and make objects on it, so that is
 /// done once.
 fn device(tables: &'static Tables, name: &str, port: u8) -> Result<Arc<Device>, String> {
-    static KNOWN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    static KNOWN: ForkSafe<Vec<Arc<Device>>> = ForkSafe::new(Vec::new());
     let same = |known: &&Arc<Device>| known.name == name && known.port == port;
-    if let Some(known) = known.iter().find(same) {
+    if let Some(known) = KNOWN.lock().iter().find(same) {
         return Ok(known.clone());
     }
     let told = |what: &'static str| move |errno: Errno| format!("{what}: {errno}");
@@ -359,8 +355,13 @@ fn device(tables: &'static Tables, name: &str, port: u8) -> Result<Arc<Device>, 
     let limits = Limits { on_demand: context.on_demand(), ..limits };
     let datagram_inline = probe_inline(context, IBV_QPT_UD, &of_device).ok();
     let nic = nic::nic(name, &of_device, &of_port);
-    let name = name.to_owned();
-    let device = Arc::new(Device { name, port, limits, subnet, datagram_inline, nic });
+    let device = Device { name: name.to_owned(), port, limits, subnet, datagram_inline, nic };
+    let mut known = KNOWN.lock();
+    if let Some(known) = known.iter().find(same) {
+        // Somebody else has looked at the same time.
+        return Ok(known.clone());
+    }
+    let device = Arc::new(device);
     known.push(device.clone());
     Ok(device)
 }

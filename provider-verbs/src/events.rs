@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use fabric_core::{Errno, log::Subsys};
+use fabric_core::{Errno, fork::ForkSafe, log::Subsys};
 
 use crate::{
     NAME,
@@ -29,13 +29,13 @@ pub(crate) struct Events {
     waiting: Mutex<VecDeque<AsyncEvent>>,
 }
 
-static READERS: Mutex<Vec<Weak<Events>>> = Mutex::new(Vec::new());
+static READERS: ForkSafe<Vec<Weak<Events>>> = ForkSafe::new(Vec::new());
 
 impl Events {
     /// A reader of a device's events, from now on.
     pub(crate) fn of(context: Context) -> Arc<Self> {
         let events = Arc::new(Self { context, waiting: Mutex::default() });
-        let mut readers = lock(&READERS);
+        let mut readers = READERS.lock();
         readers.retain(|reader| reader.strong_count() != 0);
         readers.push(Arc::downgrade(&events));
         events
@@ -44,7 +44,7 @@ impl Events {
     /// Asks the device for events, for all of its readers.
     pub(crate) fn fetch(&self) {
         while let Ok(event) = self.context.next_async_event() {
-            let readers = lock(&READERS).clone();
+            let readers = READERS.lock().clone();
             for reader in readers.iter().filter_map(Weak::upgrade) {
                 if reader.context == self.context {
                     lock(&reader.waiting).push_back(event);

@@ -5,19 +5,22 @@
 //! reasons are kept, and told at the program's end: those of the last discovery, unless one has found
 //! something since. Who logs more than warnings is told at once.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use super::{Rejection, rejection::Distance};
-use crate::log::{self, Level, Subsys};
+use crate::{
+    fork::ForkSafe,
+    log::{self, Level, Subsys},
+};
 
 /// The reasons, and the process that they are for: a forked child has its parent's memory.
-static HELD: Mutex<(u32, Vec<Rejection>)> = Mutex::new((0, Vec::new()));
+static HELD: ForkSafe<(u32, Vec<Rejection>)> = ForkSafe::new((0, Vec::new()));
 
 /// Tells the reasons for which nothing was found, now or at the end.
 pub(super) fn tell(report: &[Rejection]) {
     let own_hints = report.first().is_some_and(|nearest| nearest.distance() == Distance::Hints);
     if own_hints && log::is_own_and_warns_only() && is_told_at_end() {
-        *held() = (std::process::id(), report.to_vec());
+        *HELD.lock() = (std::process::id(), report.to_vec());
     } else {
         write(report);
     }
@@ -25,11 +28,7 @@ pub(super) fn tell(report: &[Rejection]) {
 
 /// Something has been found.
 pub(super) fn forget() {
-    held().1.clear();
-}
-
-fn held() -> MutexGuard<'static, (u32, Vec<Rejection>)> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+    HELD.lock().1.clear();
 }
 
 fn write(report: &[Rejection]) {
@@ -48,7 +47,7 @@ fn is_told_at_end() -> bool {
 
 extern "C" fn at_end() {
     // Whoever holds the lock now will not let it go any more.
-    let Ok(mut held) = HELD.try_lock() else { return };
+    let Some(mut held) = HELD.try_lock() else { return };
     let (owner, report) = std::mem::take(&mut *held);
     drop(held);
     if owner == std::process::id() {

@@ -97,7 +97,16 @@ impl<T: Send> ForkSafe<T> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same for what is of no use to a child, which finds an empty value.
+    /// Access if nobody has it.
+    pub fn try_lock(&'static self) -> Option<MutexGuard<'static, T>> {
+        match self.value.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// As [`ForkSafe::lock`] for what is of no use to a child, which finds an empty value.
     pub fn lock_own(&'static self) -> MutexGuard<'static, T>
     where
         T: Default,
