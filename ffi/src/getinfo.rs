@@ -89,5 +89,6 @@ pub fn open_fabric(attr: &FabricAttr, flags: u64, context: *mut c_void) -> Resul
         }
     };
     let own = own.ok_or(Errno::EINVAL)?;
+    fabric_core::info!(name, fabric_core::log::Subsys::Fabric, "this provider has been chosen");
     fabric::open(FabricAttr { api_version: attr.api_version, ..own }, objects, context)
 }

@@ -122,7 +122,8 @@ fn numeric(node: &str) -> Option<Result<SocketAddress, &'static str>> {
         return Some(scope.map(|scope| SocketAddress(SocketAddrV6::new(ip, 0, 0, scope).into())));
     }
     let ip: IpAddr = node.parse().ok()?;
-    Some(Ok(SocketAddress((ip, 0).into())))
+    // An IPv4 address in IPv6's clothes, as sockets of both families tell them, is one of IPv4.
+    Some(Ok(SocketAddress((ip.to_canonical(), 0).into())))
 }
 
 /// The interface's index by its number or name.
@@ -171,6 +172,7 @@ mod tests {
         let one = |text: &str| Ok(vec![text.to_owned()]);
         assert_eq!(ask(Some("1.2.3.4"), Some("567")), one("1.2.3.4:567"));
         assert_eq!(ask(Some("::1"), None), one("[::1]:0"));
+        assert_eq!(ask(Some("::ffff:1.2.3.4"), None), one("1.2.3.4:0"));
         assert_eq!(ask(Some("fe80::1%7"), Some("9")), one("[fe80::1%7]:9"));
         let lo = scope_index("lo").unwrap();
         assert_eq!(ask(Some("fe80::1%lo"), Some("9")), one(&format!("[fe80::1%{lo}]:9")));

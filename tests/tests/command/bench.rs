@@ -61,7 +61,10 @@ fn server() -> Option<(Child, String)> {
     let mut command = percale_in_time()?;
     let port = free_port();
     let place = format!("127.0.0.1:{port}");
-    command.args(["bench", "--once", "--listen", &place]).stderr(Stdio::piped());
+    // At all addresses of both families, where clients of IPv4 look like those of IPv6.
+    let both = std::net::TcpListener::bind("[::]:0").is_ok();
+    let listen = if both { format!("[::]:{port}") } else { place.clone() };
+    command.args(["bench", "--once", "--listen", &listen]).stderr(Stdio::piped());
     let server = command.spawn().expect("start a server");
     until_listening(&port);
     Some((server, place))

@@ -86,7 +86,11 @@ impl Pair {
     pub(super) fn start(program: &Program, place: &Place<'_>) -> Result<Self, Trouble> {
         let (told, lines) = channel();
         let remote = place.host.map(TcpStream::connect).transpose()?;
-        let node = remote.as_ref().map(TcpStream::local_addr).transpose()?.map(|at| at.ip());
+        let node = remote
+            .as_ref()
+            .map(TcpStream::local_addr)
+            .transpose()?
+            .map(|at| at.ip().to_canonical());
         let node = node.map(|ip| ip.to_string());
         let local = |who| local(program, place, who, node.as_deref(), &told);
         let server = match remote {
@@ -304,7 +308,7 @@ fn notice_death(stream: &TcpStream) -> io::Result<()> {
 fn host(stream: TcpStream, processor: Option<usize>) -> Result<(), Trouble> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let node = stream.local_addr()?.ip().to_string();
+    let node = stream.local_addr()?.ip().to_canonical().to_string();
     // The client says no more before it has an answer, so nothing behind the line is lost.
     let mut line = String::new();
     BufReader::new(stream.try_clone()?.take(LINE)).read_line(&mut line)?;
