@@ -64,11 +64,15 @@ fn free_port() -> String {
 /// A connection would be taken for the client's, so it is looked up.
 fn until_listening(port: &str) {
     let number: u16 = port.parse().expect("a number");
-    let place = format!(":{number:04X} 00000000:0000 0A");
+    let place = format!(":{number:04X}");
+    let listens = |line: &str| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        words.next().is_some_and(|own| own.ends_with(&place)) && words.nth(1) == Some("0A")
+    };
     let late = Instant::now() + Duration::from_secs(60);
     while Instant::now() < late {
-        let table = std::fs::read_to_string("/proc/net/tcp").expect("the table of sockets");
-        if table.lines().any(|line| line.contains(&place)) {
+        let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
+        if tables.iter().flatten().any(|table| table.lines().any(listens)) {
             return;
         }
         thread::sleep(Duration::from_millis(10));
