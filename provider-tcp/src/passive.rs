@@ -278,7 +278,7 @@ impl State {
 
     fn watch_listener(&self, watch: bool) {
         if let Some(acceptor) = &self.acceptor {
-            let interest = if watch { Interest::READ } else { Interest::NONE };
+            let interest = Interest { read: watch, ..Interest::NONE };
             self.poller.change(acceptor.as_fd(), LISTENER, interest);
         }
     }

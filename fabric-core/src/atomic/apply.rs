@@ -1,7 +1,7 @@
 //! HOT. Application of an atomic operation to the target's memory.
 
 use super::{
-    arith::{Bits, Complex, Number},
+    arith::{Bits, Complex, Number, halved, joined},
     atomic_op::*,
     datatype::*,
     table::{datatype_size, valid},
@@ -236,18 +236,6 @@ impl Run<'_> {
         }
         Ok(())
     }
-}
-
-/// The bits of an element from those of its halves, in the order of addresses.
-fn joined(halves: [u32; 2]) -> u64 {
-    let [[a, b, c, d], [e, f, g, h]] = halves.map(u32::to_ne_bytes);
-    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
-}
-
-/// The opposite of [`joined`].
-fn halved(whole: u64) -> [u32; 2] {
-    let [a, b, c, d, e, f, g, h] = whole.to_ne_bytes();
-    [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes)
 }
 
 /// Changes a cell with a compare-and-exchange loop until `f` has seen the value that it replaces;

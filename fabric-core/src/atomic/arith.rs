@@ -194,6 +194,20 @@ floats! {
     f64, u64;
 }
 
+/// The bits of an element from those of its halves, in the order of addresses.
+#[inline]
+pub(super) fn joined(halves: [u32; 2]) -> u64 {
+    let [[a, b, c, d], [e, f, g, h]] = halves.map(u32::to_ne_bytes);
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The opposite of [`joined`].
+#[inline]
+pub(super) fn halved(whole: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = whole.to_ne_bytes();
+    [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes)
+}
+
 /// `FI_FLOAT_COMPLEX`: C's layout, real part in the lower address.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Complex {
@@ -207,14 +221,12 @@ impl Number for Complex {
     const ONE: Self = Self { re: 1.0, im: 0.0 };
     #[inline]
     fn from_bits(bits: u64) -> Self {
-        let [a, b, c, d, e, f, g, h] = bits.to_ne_bytes();
-        Self { re: f32::from_ne_bytes([a, b, c, d]), im: f32::from_ne_bytes([e, f, g, h]) }
+        let [re, im] = halved(bits).map(f32::from_bits);
+        Self { re, im }
     }
     #[inline]
     fn to_bits(self) -> u64 {
-        let [a, b, c, d] = self.re.to_ne_bytes();
-        let [e, f, g, h] = self.im.to_ne_bytes();
-        u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+        joined([self.re, self.im].map(f32::to_bits))
     }
     #[inline]
     fn sum(self, other: Self) -> Self {

@@ -308,11 +308,7 @@ impl Net for Sockets {
 
     fn watch_listener(&mut self, token: u64, watch: bool) {
         if let Some(acceptor) = &self.acceptor {
-            self.poller.change(
-                acceptor.as_fd(),
-                token,
-                if watch { Interest::READ } else { Interest::NONE },
-            );
+            self.poller.change(acceptor.as_fd(), token, Interest { read: watch, ..Interest::NONE });
         }
     }
 
