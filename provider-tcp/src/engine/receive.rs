@@ -345,7 +345,8 @@ impl<L: Lock> Core<L> {
             (false, false) => Bound::Budget,
         };
         if !self.hold(conn.ep, conn.peer, arrival.len, bound) {
-            return Ok(Begun::Stall);
+            // What it lacks of its stream will never come.
+            return if conn.ended { Err(Errno::ECONNRESET) } else { Ok(Begun::Stall) };
         }
         if let Some(ep) = self.eps.get_mut(conn.ep) {
             ep.stats.received += 1;

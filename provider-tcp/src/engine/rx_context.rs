@@ -25,6 +25,7 @@ const KEPT_PEER: usize = 16 << 20;
 const KEPT_ALL: usize = 256 << 20;
 /// The same where somebody may be waiting.
 const KEPT_MAX: usize = 1 << 30;
+
 /// How much of what comes without a receive is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
@@ -32,7 +33,8 @@ pub(super) enum Bound {
     Budget,
     /// More: what is waited for may be behind it.
     Stretched,
-    /// All there is: the stream has ended, and its socket has no more than it holds.
+    /// All there is: the stream has ended, and its socket has no more than it holds. A message says
+    /// itself how long it is, so that no single one may be longer than can be kept.
     Socket,
 }
 
@@ -246,7 +248,8 @@ impl<L: Lock> Core<L> {
         let may = within(held, KEPT_PEER) && within(context.kept, KEPT_ALL);
         // What is waited for may be behind this message.
         let must = bound == Bound::Stretched || context.inbox.posted_len() != 0;
-        if !(may || must && within(context.kept, KEPT_MAX) || bound == Bound::Socket) {
+        let last = bound == Bound::Socket && len <= KEPT_MAX;
+        if !(may || must && within(context.kept, KEPT_MAX) || last) {
             return false;
         }
         context.kept += len;

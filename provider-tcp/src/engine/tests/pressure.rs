@@ -287,3 +287,19 @@ fn a_flood_does_not_hide_its_senders_end() {
     }
     a.assert_idle();
 }
+
+/// Of an ended stream, too, nothing is kept for a length that is only said.
+#[test]
+fn an_ended_stream_may_not_say_any_length() {
+    let shared = Shared::new(Script { room: 1 << 20, ..Script::default() });
+    let mut a = Node::new(&shared, "10.0.0.1:0", "10.0.0.1:0", LIMITS);
+    let mut stranger = Stranger::admitted(&shared, "10.0.0.2", &mut a);
+    assert!(stranger.say(&Header::message(2 << 30), &[]));
+    settle(&mut [&mut a]);
+    assert!(a.engine.conns.iter().any(|(_, conn)| conn.is_stalled()));
+    drop(stranger);
+    settle(&mut [&mut a]);
+    assert_eq!(a.engine.conns.iter().count(), 0);
+    let context = a.engine.core.contexts.get(a.state().rx).unwrap();
+    assert_eq!((context.kept(), context.inbox.waiting_len()), (0, 0));
+}
